@@ -48,8 +48,9 @@ struct ProcessId {
     start: u64,
 }
 
+/// How a buffer's memory is named.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Kind {
+pub(crate) enum Kind {
     Segment(SegmentName),
     Cuda {
         /// `CUipcMemHandle`, and where the allocation begins in what it opens.
@@ -159,7 +160,16 @@ impl<T: bytemuck::Pod> Buffer<T> {
     }
 }
 
+/// What peers are told of a GPU's memory. The driver, which takes its time, is asked once.
 fn ipc_handle(allocation: &Allocation) -> Result<Kind> {
+    if let Some(known) = allocation.ipc.get() {
+        return Ok(known.clone());
+    }
+    let kind = ask_ipc_handle(allocation)?;
+    Ok(allocation.ipc.get_or_init(|| kind).clone())
+}
+
+fn ask_ipc_handle(allocation: &Allocation) -> Result<Kind> {
     let (Device::Cuda(cuda), Some(address)) = (&allocation.device, allocation.remote) else {
         return Err(Error::NotExportable {
             memory: allocation.describe(),

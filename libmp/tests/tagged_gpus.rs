@@ -9,7 +9,7 @@ use std::time::Instant;
 use common::{SOON, on_threads, ranks, say, start_mprun};
 use cudarc::driver::sys;
 use libmp::gdsync::{Buffer, PeerMemory};
-use libmp::tagged::{Options, Place, Tagged};
+use libmp::tagged::{Options, Place, Tagged, wait_all};
 use libmp::{Deadline, Device, Region, World};
 
 const MIB: usize = 1 << 20;
@@ -148,6 +148,24 @@ fn a_rank() {
         messages.irecv(&memory, 0, 3).unwrap().wait(soon()).unwrap();
         world.barrier().unwrap();
     }
+    // Memory of its own is read by the other process, on another GPU if there is one, behind what its stream does.
+    let gpus = libmp::gdsync::CudaDevice::count().unwrap();
+    let device = Device::cuda(world.rank() as u32 % gpus).unwrap();
+    let before = messages.staged();
+    let (out, into) = (world.alloc::<u8>(&device, LEN), world.alloc::<u8>(&device, LEN));
+    let (out, into) = (out.unwrap(), into.unwrap());
+    let (stream, other) = (world.stream(&device).unwrap(), 1 - world.rank());
+    for round in 0..50u8 {
+        stream.fill(out.buffer(), 2 * round + world.rank() as u8).unwrap();
+        let mut recv = messages.irecv(&into, other, 4).unwrap();
+        let mut send = messages.isend(Place::from(&out).on(&stream), other, 4).unwrap();
+        wait_all([&mut recv, &mut send], soon()).unwrap();
+        let expected = 2 * round + other as u8;
+        assert!(into.to_vec().unwrap().iter().all(|byte| *byte == expected), "round {round}");
+    }
+    let after = messages.staged();
+    assert_eq!((after.direct - before.direct, after.copies - before.copies), (50, 50));
+    world.barrier().unwrap();
     world.finish().unwrap();
     say("done");
 }
@@ -323,7 +341,8 @@ fn long_messages_are_timed_beside_copies_by_hand() {
         let mut row = Vec::new();
         for (ring, chunk) in [(None, None), (Some(4 * MIB), None), (Some(16 * MIB), Some(4 * MIB))]
         {
-            let options = Options { ring, chunk, ..Options::default() };
+            // Otherwise one reads the other's memory.
+            let options = Options { ring, chunk, staged: true, ..Options::default() };
             let rates = on_threads(World::threads(2).unwrap(), |world| {
                 let pair = Pair::new(world, &device, len, &options);
                 let message = pair.rate(len, || pair.message(len));
@@ -339,6 +358,58 @@ fn long_messages_are_timed_beside_copies_by_hand() {
         }
         let messages = row.iter().map(|it| format!("{:.2}", it.0)).collect::<Vec<_>>().join(" ");
         println!("{len}: {messages}; {:.2}, {:.2}; chunk {}", row[0].1, row[0].2, row[0].3);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn messages_between_gpus_are_read_out_of_the_senders_memory_and_timed() {
+    let gpus = libmp::gdsync::CudaDevice::count().unwrap();
+    let most = 64 * MIB;
+    println!(
+        "bytes: a message, a put of a window, a copy by one stream, by way of the host by hand; GB/s; us of a message"
+    );
+    for len in [8, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, most] {
+        let rates = on_threads(World::threads(2).unwrap(), |world| {
+            let device = Device::cuda(world.rank() as u32 % gpus).unwrap();
+            let pair = Pair::new(world, &device, most, &Options::default());
+            let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 255) as u8).collect();
+            if pair.sends() {
+                pair.memory.slice(0..len).unwrap().write(&bytes).unwrap();
+            }
+            pair.world.barrier().unwrap();
+            pair.message(len);
+            assert!(pair.memory.slice(0..len).unwrap().to_vec().unwrap() == bytes);
+            let staged = pair.messages.staged();
+            let copies = u64::from(!pair.sends());
+            assert_eq!((staged.direct, staged.copies), (copies, copies), "{staged:?}");
+            let window = pair.world.window(&pair.memory, 0).unwrap();
+            let message = pair.rate(len, || pair.message(len));
+            let put = pair.rate(len, || {
+                if pair.sends() {
+                    window.put(1, 0, &pair.memory.slice(0..len).unwrap()).unwrap();
+                }
+            });
+            let handle = pair.memory.buffer().export().unwrap();
+            let handles = pair.world.all_gather(&postcard::to_stdvec(&handle).unwrap()).unwrap();
+            let there = postcard::from_bytes(&handles[1 - pair.world.rank()]).unwrap();
+            let there = PeerMemory::map(&there, &device).unwrap().buffer.slice(0..len).unwrap();
+            let copy = pair.rate(len, || {
+                if !pair.sends() {
+                    let here = pair.memory.buffer().slice(0..len).unwrap();
+                    pair.stream.copy(&here, &there).unwrap();
+                    pair.stream.synchronize(soon()).unwrap();
+                }
+            });
+            let staged = pair.rate(len, || pair.by_hand(len, len));
+            pair.world.barrier().unwrap();
+            drop((window, there));
+            pair.world.finish().unwrap();
+            [message, put, copy, staged]
+        });
+        let [message, put, copy, staged] = rates[0];
+        let us = len as f64 / message / 1e3;
+        println!("{len}: {message:.2}, {put:.2}, {copy:.2}, {staged:.2}; {us:.1}");
     }
 }
 
@@ -364,7 +435,15 @@ fn what_the_application_copies_is_timed_while_messages_go() {
         });
         median(times.collect())
     };
-    let options = Options::default();
+    for staged in [true, false] {
+        beside(&device, &victim, &Options { staged, ..Options::default() });
+    }
+}
+
+/// The same for one way of messages.
+fn beside(device: &Device, victim: &(dyn Fn(&str) -> f64 + Sync), options: &Options) {
+    const LEN: usize = 16 * MIB;
+    println!("staged: {}", options.staged);
     println!(
         "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
     );
@@ -372,7 +451,7 @@ fn what_the_application_copies_is_timed_while_messages_go() {
         let alone = victim(kind);
         let beside = [true, false].map(|library| {
             let (stop, under_way) = (AtomicBool::new(false), AtomicBool::new(false));
-            let (stop, under_way, options, device) = (&stop, &under_way, &options, &device);
+            let (stop, under_way) = (&stop, &under_way);
             std::thread::scope(|scope| {
                 let ranks = scope.spawn(move || {
                     on_threads(World::threads(2).unwrap(), |world| {

@@ -268,6 +268,94 @@ fn a_send_on_a_stream_returns_at_once_and_carries_what_the_stream_has_written_be
 }
 
 #[test]
+fn a_receiver_reads_the_memory_of_a_sender_that_it_maps_when_that_may_be_read() {
+    ranks(2, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        let other = 1 - world.rank();
+        let stream = world.stream(&Device::Host).unwrap();
+        let there = world.stream(&Device::Host).unwrap();
+        let gate = Device::Host.alloc_pinned::<u64>(1).unwrap().word(0).unwrap();
+        let (mut got, mut round) = (0, 0);
+        for len in LENGTHS {
+            let (out, into) = (
+                world.alloc::<u8>(&Device::Host, len).unwrap(),
+                world.alloc::<u8>(&Device::Host, len + 5).unwrap(),
+            );
+            // Ready when it is lent, when it is wanted, and when it has been asked for.
+            for way in 0..3 {
+                round += 1;
+                out.write(&bytes(len, 1)).unwrap();
+                into.write(&vec![0xdd; len + 5]).unwrap();
+                if way > 0 {
+                    stream.wait_geq64(&gate, round).unwrap();
+                }
+                let source = bytes(len, way + world.rank());
+                let copied = world.alloc::<u8>(&Device::Host, len).unwrap();
+                copied.write(&source).unwrap();
+                stream.copy(out.buffer(), copied.buffer()).unwrap();
+                if way == 0 {
+                    stream.synchronize(soon()).unwrap();
+                }
+                let mut send = messages.isend(Place::from(&out).on(&stream), other, 1).unwrap();
+                world.barrier().unwrap();
+                if way == 1 {
+                    gate.store(round).unwrap();
+                    stream.synchronize(soon()).unwrap();
+                    send.test().unwrap();
+                }
+                let mut recv = messages.irecv(Place::from(&into).on(&there), other, 1).unwrap();
+                if way == 2 {
+                    // Of nothing there is nothing to wait for.
+                    for _ in 0..100 {
+                        let status = recv.test().unwrap();
+                        assert!(status.is_none() || len == 0, "{len} bytes: {status:?}");
+                    }
+                    world.barrier().unwrap();
+                    gate.store(round).unwrap();
+                }
+                let status = wait_all([&mut recv, &mut send], soon()).unwrap()[0];
+                assert_eq!(status, Status { source: other, tag: 1, bytes: len });
+                let read = into.to_vec().unwrap();
+                assert!(read[..len] == bytes(len, way + other), "{len} bytes, way {way}");
+                assert_eq!(read[len..], [0xdd; 5], "{len} bytes, way {way}");
+                got += u64::from(len > 0);
+            }
+        }
+        // Too long, given up before it is ready, given up by its sender.
+        let (long, short) = (
+            world.alloc::<u8>(&Device::Host, 3000).unwrap(),
+            world.alloc::<u8>(&Device::Host, 10).unwrap(),
+        );
+        let mut send = messages.isend(Place::from(&long).on(&stream), other, 2).unwrap();
+        let mut recv = messages.irecv(Place::from(&short).on(&stream), other, 2).unwrap();
+        assert!(matches!(recv.wait(soon()), Err(Error::Truncated { sent: 3000, posted: 10, .. })));
+        send.wait(soon()).unwrap();
+        stream.wait_geq64(&gate, round + 1).unwrap();
+        let mut send = messages.isend(Place::from(&long).on(&stream), other, 3).unwrap();
+        messages.probe(other, 3, soon()).unwrap();
+        let mut recv = messages.irecv(Place::from(&long).on(&there), other, 3).unwrap();
+        assert_eq!(recv.test().unwrap(), None);
+        drop(recv);
+        gate.store(round + 1).unwrap();
+        send.wait(soon()).unwrap();
+        drop(messages.isend(Place::from(&long).on(&stream), other, 4).unwrap());
+        messages.probe(other, 4, soon()).unwrap();
+        let mut recv = messages.irecv(Place::from(&long).on(&there), other, 4).unwrap();
+        recv.wait(soon()).unwrap();
+        world.barrier().unwrap();
+        let staged = messages.staged();
+        match world.path(other).unwrap() {
+            Path::Direct => assert_eq!((staged.direct, staged.straight), (got + 1, 0)),
+            _ => assert_eq!(staged.direct, 0),
+        }
+        assert_eq!(staged.in_use, 0, "{staged:?}");
+        for stream in [&stream, &there] {
+            world.synchronize(stream, soon()).unwrap();
+        }
+    });
+}
+
+#[test]
 fn what_follows_a_receive_on_a_stream_comes_after_the_message_and_what_is_before_it_before() {
     const ROUNDS: u8 = 100;
     ranks(2, |world| {

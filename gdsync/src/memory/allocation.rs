@@ -28,6 +28,8 @@ pub(crate) struct Allocation {
     pub backing: Option<Backing>,
     /// Set when first exported: what peers in this process find it by.
     pub export_id: OnceLock<u64>,
+    /// Of a GPU's: what other processes are told.
+    pub ipc: OnceLock<crate::peer::Kind>,
 }
 
 /// What holds the bytes.
@@ -88,6 +90,7 @@ impl Allocation {
             remote,
             backing: Some(backing),
             export_id: OnceLock::new(),
+            ipc: OnceLock::new(),
         }
     }
 

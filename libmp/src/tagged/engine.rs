@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 
 use gdsync::Buffer;
 
-use super::envelope::{Envelope, Inside, NO_WORDS, WORDS};
+use super::direct::{Borrowed, Lent, Mapped};
+use super::envelope::{Envelope, Inside, LATER, NO_WORDS, WORDS, lines};
 use super::memory::{Memory, write};
 use super::pool::{Pool, Ticket};
 use super::rings::{Fit, Layout, Rings};
 use super::staging::{Staged, Staging};
-use super::{Source, Status, Tag};
+use super::{Options, Source, Status, Tag};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::window::Window;
@@ -54,6 +55,7 @@ pub(super) enum Arrival {
     Here { len: usize, bytes: Inside },
     Held(Box<[u8]>),
     Offer { len: u64, send: u64, address: u64 },
+    Lent(Box<Lent>),
 }
 
 impl Arrival {
@@ -62,6 +64,7 @@ impl Arrival {
             Arrival::Here { len, .. } => *len as u64,
             Arrival::Held(bytes) => bytes.len() as u64,
             Arrival::Offer { len, .. } => *len,
+            Arrival::Lent(lent) => lent.handle.len(),
         }
     }
 }
@@ -80,6 +83,8 @@ enum State {
     Queued,
     /// A send whose receiver knows of it.
     Offered,
+    /// The same, and may read its memory.
+    Lent,
     /// A receive.
     Posted(Posted),
     /// So many bytes of so many went through the bulk ring.
@@ -128,6 +133,13 @@ pub(super) struct Engine {
     moved: u64,
     /// Receives all of whose bytes have come, and are on the way to memory that the CPU does not reach.
     landing: Vec<usize>,
+    /// Whether memory of devices is lent to receivers that may map it.
+    lends: bool,
+    /// Sends whose receivers want to hear when their memory may be read.
+    asked: Vec<(Ticket, usize)>,
+    /// Receives of what is lent, and what is mapped for them.
+    borrowed: Vec<Borrowed>,
+    mapped: Mapped,
     /// Whose lines are looked at first.
     turn: usize,
     /// Held: the others write into it.
@@ -147,7 +159,8 @@ impl Engine {
         share: &Buffer<u8>,
         layout: Layout,
         (rank, ranks): (usize, &[usize]),
-        (plane, chunk): (&Plane, Option<usize>),
+        plane: &Plane,
+        options: &Options,
     ) -> Result<Engine> {
         let failed = |source| Error::Memory { op: "making tagged messages".into(), source };
         let stretch = layout.stretch();
@@ -174,9 +187,13 @@ impl Engine {
             peers,
             requests: Pool::default(),
             matcher: Matcher::new(),
-            staging: Staging::new(chunk),
+            staging: Staging::new(options.chunk),
             moved: 0,
             landing: Vec::new(),
+            lends: !options.staged,
+            asked: Vec::new(),
+            borrowed: Vec::new(),
+            mapped: Mapped::default(),
             turn: 0,
             _window: window,
         })
@@ -236,7 +253,7 @@ impl Engine {
         let entry = self.requests.get(ticket)?;
         let Label { context, source, tag } = entry.label;
         let sends = match entry.state {
-            State::Queued | State::Offered => true,
+            State::Queued | State::Offered | State::Lent => true,
             State::Streaming { .. } => self.streams(ticket),
             State::Posted(_) | State::Complete(_) => false,
         };
@@ -351,7 +368,9 @@ impl Engine {
                     "there is no room on the way to rank {rank}, which makes no calls that take what comes"
                 ),
             ),
-            State::Offered => (0, len, format!("rank {rank} has posted no receive for it")),
+            State::Offered | State::Lent => {
+                (0, len, format!("rank {rank} has posted no receive for it"))
+            }
             State::Posted(_) => (0, len, self.unexpected()),
             State::Streaming { at, until } => (at, until, String::new()),
             State::Complete(_) => (len, len, String::new()),
@@ -392,6 +411,12 @@ impl Engine {
         self.turn = if self.turn + 1 >= ranks { 0 } else { self.turn + 1 };
         for from in (self.turn..ranks).chain(0..self.turn) {
             self.serve(way, from)?;
+        }
+        if !self.asked.is_empty() {
+            self.tell_ready(way)?;
+        }
+        if !self.borrowed.is_empty() {
+            self.read_borrowed(way)?;
         }
         if self.landing.is_empty() { Ok(()) } else { self.land(way) }
     }
@@ -468,8 +493,8 @@ impl Engine {
     /// Sends what has waited for room, in order.
     fn flush(&mut self, way: &Way<'_>, to: usize) -> Result<()> {
         while let Some(&out) = self.peers[to].out.front() {
-            let rings = &mut self.peers[to].rings;
-            if !rings.line_fits(way)? {
+            let Peer { rings, pull, .. } = &mut self.peers[to];
+            if !rings.fits(way, 1)? {
                 return Ok(());
             }
             match out {
@@ -479,6 +504,23 @@ impl Engine {
                 Out::Send(key) => {
                     let entry = &mut self.requests[key];
                     let (len, tag) = (entry.memory.len(), entry.label.tag);
+                    if let Memory::Away(away) = &mut entry.memory
+                        && self.lends
+                        && len > 0
+                        && rings.is_mapped()
+                        && let here = matches!(pull, Pull::SameProcess)
+                        && let Some(lent) = Lent::new(away, entry.ticket.word(), here)
+                        && let Some(place) = lent.encode()
+                    {
+                        if !rings.fits(way, lines(place.len()))? {
+                            return Ok(());
+                        }
+                        rings.lend(tag, &place);
+                        entry.state = State::Lent;
+                        self.peers[to].out.pop_front();
+                        self.moved += 1;
+                        continue;
+                    }
                     // What the CPU does not reach is fetched when it is wanted.
                     let fit = match entry.memory {
                         Memory::Away(_) => Fit::Offer,
@@ -618,6 +660,27 @@ impl Engine {
                 }
             }
             Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted),
+            Envelope::Lent { tag, len } => {
+                let (mut room, rings) = (NO_WORDS, &mut self.peers[from].rings);
+                let Some(lent) = Lent::decode(rings.take_behind(way, words, len, &mut room)?)
+                else {
+                    return Err(rings.breach(way, "it lends memory for a tagged message nowhere"));
+                };
+                let (label, arrival) = (label(tag), Arrival::Lent(Box::new(lent)));
+                match self.matcher.wanted(&label) {
+                    Some(key) => self.take(way, key, label, arrival)?,
+                    None => self.matcher.keep(label, arrival),
+                }
+                Ok(())
+            }
+            Envelope::Ready { send } => {
+                let mut all = self.borrowed.iter_mut();
+                // Of one that nobody waits for any more there is none.
+                if let Some(borrowed) = all.find(|it| (it.from, it.send) == (from, send)) {
+                    borrowed.is_ready = true;
+                }
+                self.read_borrowed(way)
+            }
         }
     }
 
@@ -681,6 +744,97 @@ impl Engine {
                 }
                 self.flush(way, from)?;
             }
+            Arrival::Lent(lent) => {
+                // A length that fits a `usize` has been looked for.
+                let (send, is_ready, len) = (lent.send, lent.is_ready, lent.handle.len() as usize);
+                let entry = &mut self.requests[key];
+                entry.label = label;
+                let room = entry.memory.len();
+                let theirs = match &entry.memory {
+                    Memory::Away(away) if len <= room => self.mapped.of(&lent, away),
+                    _ => None,
+                };
+                let wanted = match (len > room, &theirs) {
+                    (true, _) => Some(0),
+                    (false, None) => Some(len as u64),
+                    (false, Some(_)) => (!is_ready).then_some(LATER),
+                };
+                let answers = wanted.map(|wanted| Out::Answer { send, wanted });
+                self.peers[from].out.extend(answers);
+                if len > room {
+                    self.received(key, label, len, room);
+                } else {
+                    self.requests[key].state = State::Streaming { at: 0, until: len };
+                    match theirs {
+                        None => self.peers[from].incoming.push_back(key),
+                        Some(theirs) => {
+                            let borrowed = Borrowed { key, from, send, is_ready, theirs };
+                            self.borrowed.push(borrowed);
+                        }
+                    }
+                }
+                self.flush(way, from)?;
+                self.read_borrowed(way)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with receives of what is lent.
+    fn read_borrowed(&mut self, way: &Way<'_>) -> Result<()> {
+        let failed = |source| way.call.failed(source);
+        let mut at = 0;
+        while let Some(Borrowed { key, is_ready, theirs, .. }) = self.borrowed.get(at) {
+            let entry = &mut self.requests[*key];
+            let Memory::Away(away) = &mut entry.memory else {
+                self.borrowed.swap_remove(at); // Whatever is here is away.
+                continue;
+            };
+            // Of one that nobody waits for nothing is begun.
+            if away.begun == 0 && !away.dropped {
+                if !*is_ready || !away.is_free().map_err(failed)? {
+                    at += 1;
+                    continue;
+                }
+                self.staging.copy_direct(away, theirs).map_err(failed)?;
+            }
+            self.staging.settle(away).map_err(failed)?;
+            if !away.is_idle() {
+                at += 1;
+                continue;
+            }
+            let (label, len, room) = (entry.label, theirs.len(), away.len());
+            let Borrowed { key, from, send, .. } = self.borrowed.swap_remove(at);
+            self.received(key, label, len, room);
+            self.moved += 1;
+            self.peers[from].out.push_back(Out::Answer { send, wanted: 0 });
+            self.flush(way, from)?;
+        }
+        Ok(())
+    }
+
+    /// Tells receivers that the memory which is lent to them may be read.
+    fn tell_ready(&mut self, way: &Way<'_>) -> Result<()> {
+        let mut at = 0;
+        while let Some(&(ticket, to)) = self.asked.get(at) {
+            let is_ready = match self.requests.told(ticket.word()) {
+                Some(Entry { memory: Memory::Away(away), state: State::Lent, .. }) => {
+                    away.is_free().map_err(|source| way.call.failed(source))?
+                }
+                // It is through without.
+                _ => {
+                    self.asked.swap_remove(at);
+                    continue;
+                }
+            };
+            let rings = &mut self.peers[to].rings;
+            if is_ready && rings.fits(way, 1)? {
+                rings.line(way, &Envelope::Ready { send: ticket.word() })?;
+                self.asked.swap_remove(at);
+                self.moved += 1;
+            } else {
+                at += 1;
+            }
         }
         Ok(())
     }
@@ -732,15 +886,22 @@ impl Engine {
     /// A receiver wants the bytes of a send, or has them.
     fn answered(&mut self, way: &Way<'_>, from: usize, send: u64, wanted: u64) -> Result<()> {
         let entry = self.requests.told(send).filter(|entry| {
-            matches!(entry.state, State::Offered)
+            let is_lent = matches!(entry.state, State::Lent);
+            (is_lent || matches!(entry.state, State::Offered))
                 && entry.label.source as usize == from
-                && (wanted == 0 || wanted == entry.memory.len() as u64)
+                && (wanted == 0
+                    || wanted == entry.memory.len() as u64
+                    || (wanted == LATER && is_lent))
         });
         let Some(entry) = entry else {
             let what = "it answers a tagged message that was not offered";
             return Err(self.peers[from].rings.breach(way, what));
         };
         let (key, len, tag) = (entry.ticket.key(), entry.memory.len(), entry.label.tag);
+        if wanted == LATER {
+            self.asked.push((entry.ticket, from));
+            return self.tell_ready(way);
+        }
         if wanted == 0 {
             self.complete(key, self.sent(tag, len));
             return Ok(());
@@ -806,14 +967,19 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Another thread of this process may be reading what was offered to it by its address.
+    /// Another thread of this process may be reading what was offered to it by its address, and whoever it was lent to.
     fn drop(&mut self) {
         for mut entry in self.requests.drain() {
             if let Memory::Away(away) = &mut entry.memory {
                 self.staging.finish(away);
             }
             let reads = |to: u32| matches!(self.peers[to as usize].pull, Pull::SameProcess);
-            if matches!(entry.state, State::Offered) && reads(entry.label.source) {
+            let is_read = match entry.state {
+                State::Offered => reads(entry.label.source),
+                State::Lent => true,
+                _ => false,
+            };
+            if is_read {
                 std::mem::forget(entry.memory);
             }
         }

@@ -7,6 +7,8 @@
 //! | 2 | tag; of an answer the number of the send that it is for |
 //! | 3–7 | up to 40 bytes of the message; of an offer: length, number of the send, address in the sender's process; of an answer: bytes wanted |
 //!
+//! In the place of a message's bytes a few lines may say where they are ([`Envelope::Lent`]).
+//!
 //! A message of a few lines goes on in the lines behind, each of which has its own number in word 0, lest what is left of it is taken for a line
 //! the next time round, and 56 bytes in the others. They are written before the first.
 
@@ -34,6 +36,11 @@ const EAGER: u64 = 2;
 const OFFER: u64 = 3;
 const ANSWER: u64 = 4;
 const LINES: u64 = 5;
+const LENT: u64 = 6;
+const READY: u64 = 7;
+
+/// An answer that wants to be told when the memory of a message that is lent may be read.
+pub(super) const LATER: u64 = u64::MAX;
 
 /// A line that has no message in it, but for its number. Of one that has: [`Envelope::in_line`], [`Envelope::inside`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +51,19 @@ pub(super) enum Envelope {
     Eager { tag: u64, len: usize },
     /// A message that waits at its sender. `address` is where, in its process, if it stays there until the answer, else 0.
     Offer { tag: u64, len: u64, send: u64, address: u64 },
-    /// To a sender: so many bytes of its message are wanted, through the bulk ring, behind those that were wanted before; with 0 it is through.
+    /// To a sender: so many bytes of its message are wanted, through the bulk ring, behind those that were wanted before; with 0 it is through, with
+    /// [`LATER`] it is to say when it may be read.
     Answer { send: u64, wanted: u64 },
+    /// A message that waits at its sender, in memory that the receiver may map: so many bytes, in the lines behind as well, say where that is.
+    Lent { tag: u64, len: usize },
+    /// The memory of a message that was lent may be read now.
+    Ready { send: u64 },
+}
+
+/// Whether so many bytes go in a few lines.
+#[inline]
+pub(super) fn is_of_lines(len: usize) -> bool {
+    (INSIDE + 1..=IN_LINES).contains(&len)
 }
 
 /// How many lines a message of so many bytes takes, at most [`IN_LINES`].
@@ -54,14 +72,14 @@ pub(super) fn lines(len: usize) -> usize {
     1 + len.saturating_sub(INSIDE).div_ceil(BEHIND * size_of::<u64>())
 }
 
-/// The first line of a message of a few lines, but for its number, and the words of the message in each line behind.
+/// The first line of an envelope of a few lines, but for its number, and the words of its `len` bytes in each line behind.
 #[inline]
-pub(super) fn divide(
-    tag: u64,
+pub(super) fn divide<'a>(
+    envelope: &Envelope,
     len: usize,
-    bytes: &InLines,
-) -> ([u64; WORDS], impl Iterator<Item = &[u64; BEHIND]>) {
-    let mut first = Envelope::Lines { tag, len }.encode();
+    bytes: &'a InLines,
+) -> ([u64; WORDS], impl Iterator<Item = &'a [u64; BEHIND]> + use<'a>) {
+    let mut first = envelope.encode();
     let (inside, behind) = bytes.split_at(WORDS - 3);
     first[3..].copy_from_slice(inside);
     (first, behind.as_chunks().0.iter().take(lines(len) - 1))
@@ -103,6 +121,10 @@ impl Envelope {
             Envelope::Answer { send, wanted } => {
                 (words[1], words[2], words[3]) = (ANSWER, send, wanted);
             }
+            Envelope::Lent { tag, len } => {
+                (words[1], words[2]) = (LENT | (len as u64) << 8, tag);
+            }
+            Envelope::Ready { send } => (words[1], words[2]) = (READY, send),
         }
         words
     }
@@ -127,7 +149,9 @@ impl Envelope {
     pub fn decode(words: &[u64; WORDS], eager: usize) -> Option<Envelope> {
         let (tag, len) = (words[2], usize::try_from(words[1] >> 8).ok()?);
         match words[1] & 0xff {
-            LINES if (INSIDE + 1..=IN_LINES).contains(&len) => Some(Envelope::Lines { tag, len }),
+            LINES if is_of_lines(len) => Some(Envelope::Lines { tag, len }),
+            LENT if is_of_lines(len) => Some(Envelope::Lent { tag, len }),
+            READY if len == 0 => Some(Envelope::Ready { send: tag }),
             EAGER if len <= eager => Some(Envelope::Eager { tag, len }),
             OFFER if len == 0 && usize::try_from(words[3]).is_ok() => {
                 Some(Envelope::Offer { tag, len: words[3], send: words[4], address: words[5] })
@@ -156,6 +180,9 @@ mod tests {
                 address
             }),
             any::<[u64; 2]>().prop_map(|[send, wanted]| Envelope::Answer { send, wanted }),
+            (any::<u64>(), INSIDE + 1..=IN_LINES)
+                .prop_map(|(tag, len)| Envelope::Lent { tag, len }),
+            any::<u64>().prop_map(|send| Envelope::Ready { send }),
         ]
     }
 
@@ -181,7 +208,7 @@ mod tests {
         fn a_message_that_is_in_a_few_lines_comes_out_of_them_and_out_of_no_fewer(tag: u64, bytes in prop::collection::vec(any::<u8>(), INSIDE + 1..=IN_LINES)) {
             let (len, mut words) = (bytes.len(), NO_WORDS);
             bytemuck::cast_slice_mut(&mut words)[..len].copy_from_slice(&bytes);
-            let (first, behind) = divide(tag, len, &words);
+            let (first, behind) = divide(&Envelope::Lines { tag, len }, len, &words);
             let behind: Vec<_> = behind.copied().collect();
             prop_assert_eq!(behind.len() + 1, lines(len));
             prop_assert_eq!(Envelope::decode(&first, 8192), Some(Envelope::Lines { tag, len }));
@@ -197,14 +224,14 @@ mod tests {
         }
 
         #[test]
-        fn any_words_are_a_message_or_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..7u64, small: bool) {
+        fn any_words_are_a_message_or_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..9u64, small: bool) {
             if small {
                 words[1] = kind | (words[1] % 10_000) << 8;
             }
             match (Envelope::inside(&words), Envelope::decode(&words, 100)) {
                 (Some((_, bytes)), None) => prop_assert!(bytes.len() <= INSIDE),
                 (None, Some(Envelope::Eager { len, .. })) => prop_assert!(len <= 100),
-                (None, Some(Envelope::Lines { len, .. })) => prop_assert!(INSIDE < len && len <= IN_LINES),
+                (None, Some(Envelope::Lines { len, .. } | Envelope::Lent { len, .. })) => prop_assert!(INSIDE < len && len <= IN_LINES),
                 (None, Some(other)) => prop_assert_eq!(other.encode()[1] >> 8, 0),
                 (None, None) => {}
                 both => prop_assert!(false, "{both:?}"),

@@ -22,7 +22,10 @@
 //! reader writes back. An offered message in a region, or in lent memory that stays, is read straight out of the sender's memory where the
 //! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs.
 //!
-//! Memory that the CPU does not reach is offered whatever its length. When it is wanted, a stream of its device that nobody else uses copies it into a
+//! Memory that the CPU does not reach is offered whatever its length. Where the receiver's device maps it, as GPUs with peer access and processes of one
+//! host do, a stream of the receiver's device copies it when it is wanted, and may be read, straight into the receiver's memory. The receiver keeps such
+//! mappings for later messages, so memory of a GPU that was sent must not be given back to the driver by other means than its buffer. Otherwise, when it
+//! is wanted, a stream of its device that nobody else uses copies it into a
 //! few pinned chunks, at most two for a message at a time, from which it goes on as any other; a receive is the same the other way. Bytes that
 //! are wanted go between two ranks in the order in which they became so. What a device says of a copy that failed, or of a kernel before it, is the
 //! error of whichever call finds it.
@@ -31,6 +34,7 @@
 //! Whatever call of this rank waits moves its messages on; there is no hidden thread, but one [for the asking](Communicator::progress). Every wait has a deadline, and a lost rank ends the world
 //! of all: the error names the message, and how much of it there was.
 
+mod direct;
 mod engine;
 mod envelope;
 #[cfg(any(test, fuzzing))]
@@ -133,8 +137,7 @@ impl Tagged {
         let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();
-        let plane_and_chunk = (&**plane, options.chunk);
-        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane_and_chunk)?;
+        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane, options)?;
         let shared = Arc::new(Shared {
             plane: plane.clone(),
             ranks,

@@ -218,12 +218,17 @@ impl Rings {
         if self.there.is_some() { IN_LINES } else { INSIDE }
     }
 
-    /// Whether there is room for a line now.
-    pub fn line_fits(&mut self, way: &Way<'_>) -> Result<bool> {
-        if !self.has_room_for(1) {
+    /// Whether there is room for so many lines now.
+    pub fn fits(&mut self, way: &Way<'_>, lines: usize) -> Result<bool> {
+        if !self.has_room_for(lines) {
             self.look(way)?;
         }
-        Ok(self.has_room_for(1))
+        Ok(self.has_room_for(lines))
+    }
+
+    /// Whether the other rank's memory is mapped here.
+    pub fn is_mapped(&self) -> bool {
+        self.there.is_some()
     }
 
     /// Whether a message can go with its envelope.
@@ -265,7 +270,10 @@ impl Rings {
             return self.write(way, &mut words[..used]);
         }
         if len <= self.in_lines() {
-            return self.send_lines(tag, memory, len);
+            let mut bytes = NO_WORDS;
+            read(memory, 0, &mut bytemuck::cast_slice_mut(&mut bytes)[..len]);
+            self.write_lines(&Envelope::Lines { tag, len }, len, &bytes);
+            return Ok(());
         }
         let mut done = 0;
         for (at, part) in parts(self.layout.eager, self.sent.eager, len) {
@@ -279,12 +287,17 @@ impl Rings {
         self.line(way, &Envelope::Eager { tag, len })
     }
 
-    /// Sends a message of a few lines to memory that is mapped here.
+    /// Says where a message is whose memory is lent, in lines for which there is room, to a rank that is mapped here.
+    pub fn lend(&mut self, tag: u64, place: &[u8]) {
+        let (mut bytes, len) = (NO_WORDS, place.len());
+        bytemuck::cast_slice_mut(&mut bytes)[..len].copy_from_slice(place);
+        self.write_lines(&Envelope::Lent { tag, len }, len, &bytes);
+    }
+
+    /// Writes an envelope of a few lines, and its bytes, to memory that is mapped here.
     #[inline]
-    fn send_lines(&mut self, tag: u64, memory: &Memory, len: usize) -> Result<()> {
-        let mut bytes = NO_WORDS;
-        read(memory, 0, &mut bytemuck::cast_slice_mut(&mut bytes)[..len]);
-        let Some(there) = &self.there else { return Ok(()) };
+    fn write_lines(&mut self, envelope: &Envelope, len: usize, bytes: &InLines) {
+        let Some(there) = &self.there else { return };
         let words = there.atomics().unwrap_or_default();
         let (layout, at, count) = (self.layout, self.sent.lines, lines(len) as u64);
         let place = |at: u64| layout.line_at(at) / WORD;
@@ -292,7 +305,7 @@ impl Rings {
         for at in (at..at + count).chain(at + FEW_AHEAD..at + FEW_AHEAD + count) {
             there.prefetch_for_write(place(at));
         }
-        let (mut first, behind) = divide(tag, len, &bytes);
+        let (mut first, behind) = divide(envelope, len, bytes);
         let mut line = [0; WORDS];
         for (at, behind) in (at + 1..).zip(behind) {
             line[0] = at + 1;
@@ -302,7 +315,6 @@ impl Rings {
         first[0] = at + 1;
         line::store(&words[place(at)..][..WORDS], &first);
         self.sent.lines += count;
-        Ok(())
     }
 
     /// Writes a line for which there is room.

@@ -227,6 +227,8 @@ pub struct Staged {
     pub copies: u64,
     /// Those of them between a device and a ring: no CPU of this rank touches their bytes.
     pub straight: u64,
+    /// Copies from the memory of a sender's device, mapped here: those bytes are in no ring and no chunk.
+    pub direct: u64,
     /// Queues of OpenCL's that were made, two for each context.
     pub contexts: u64,
 }
@@ -241,12 +243,13 @@ pub(super) struct Staging {
     most: usize,
     copies: u64,
     straight: u64,
+    direct: u64,
 }
 
 impl Staging {
     pub fn new(chosen: Option<usize>) -> Staging {
         let (lanes, queues, rings) = (Vec::new(), Queues::new(CONTEXTS), Pinned::default());
-        Staging { lanes, queues, chosen, rings, most: 0, copies: 0, straight: 0 }
+        Staging { lanes, queues, chosen, rings, most: 0, copies: 0, straight: 0, direct: 0 }
     }
 
     /// Copies started so far.
@@ -262,6 +265,7 @@ impl Staging {
             most: self.most,
             copies: self.copies,
             straight: self.straight,
+            direct: self.direct,
             contexts: self.queues.made(),
         }
     }
@@ -352,6 +356,18 @@ impl Staging {
         };
         away.begun += len;
         self.straight += 1;
+        self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
+        Ok(())
+    }
+
+    /// Starts to copy a whole message of a sender's memory, which is mapped here.
+    pub fn copy_direct(&mut self, away: &mut Away, theirs: &Buffer<u8>) -> Result<()> {
+        let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // Nothing is mapped for another.
+        let lane = self.lane(&away.memory, false)?;
+        let len = theirs.len();
+        let done = self.lanes[lane].hand.copy(&memory.slice(0..len)?, theirs)?;
+        away.begun = len;
+        self.direct += 1;
         self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
         Ok(())
     }

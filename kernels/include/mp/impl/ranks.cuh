@@ -129,10 +129,11 @@ MP_COLD WaitResult drain_far(const Ranks& all, std::uint32_t device, std::uint32
 
 // ---- words of other devices -----------------------------------------------------------------------------------
 
-// Raises a word at a place of a device's control memory, behind what this rank has written and put there.
-MP_DEVICE WaitStatus raise_in(const Ranks& all, std::uint32_t device, std::uint64_t word, std::uint64_t value) {
+// Raises a word at a place of a device's control memory, behind what this rank has written and put there; `fenced` behind a fence of its own.
+template <class Order = release_t>
+MP_DEVICE WaitStatus raise_in(const Ranks& all, std::uint32_t device, std::uint64_t word, std::uint64_t value, Order order = {}) {
     if (MP_RARELY(is_far(all, device))) return write_far(all, device, 0, nullptr, 0, word, value);
-    store(at<std::uint64_t>(control_of(all, device) + word), value, release, system);
+    store(at<std::uint64_t>(control_of(all, device) + word), value, order, system);
     return ok;
 }
 // What a word of a rank's state holds, at this place of it.
@@ -685,10 +686,13 @@ MP_CALL WaitResult meet(const Rank self, Team team, RankCall call) {
                 result = wait_taking_in(self, bounds, full, [&] { return load(open, relaxed, gpu) >= round; });
                 (void)load(open, acquire, gpu);
             } else {
+                // Of one device all are here. Otherwise one fence is ahead of what all devices are told.
+                const std::uint32_t devices = world && all.devices > 1 ? all.devices : 0;
                 const std::uint64_t word = all.arrived + all.device * sizeof(std::uint64_t);
-                for (std::uint32_t device = 0; world && device < all.devices; ++device) (void)raise_in(all, device, word, round);
+                if (devices != 0) fence(release, system);
+                for (std::uint32_t device = 0; device < devices; ++device) (void)raise_in(all, device, word, round, fenced);
                 const auto* arrived = at<const std::uint64_t>(all.control + all.arrived);
-                for (std::uint32_t device = 0; world && device < all.devices && !result.failed(); ++device) {
+                for (std::uint32_t device = 0; device < devices && !result.failed(); ++device) {
                     result = wait_taking_in(self, bounds, full, [&] { return load(arrived + device, relaxed, system) >= round; });
                     (void)load(arrived + device, acquire, system);
                 }
