@@ -12,6 +12,8 @@ pub struct LogGp {
     pub gap: f64,
     /// Time of a byte.
     pub per_byte: f64,
+    /// What an exchange takes besides its messages: that neighbours are not ready at the same time, and that borders are work of their own.
+    pub exchange: f64,
 }
 
 impl LogGp {
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_message_costs_both_ends_the_wire_and_its_bytes() {
-        let mode = LogGp { latency: 1.0, overhead: 0.25, gap: 0.0, per_byte: 0.001 };
+        let mode = LogGp { latency: 1.0, overhead: 0.25, gap: 0.0, per_byte: 0.001, exchange: 0.0 };
         assert_eq!(mode.message(1000.0), 2.5);
     }
 }

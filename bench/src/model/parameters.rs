@@ -1,5 +1,6 @@
-//! The parameters of the model, from figures of measured results. Each is one median or one difference of medians; nothing
-//! is fitted to solves on several ranks, so those can check the model.
+//! The parameters of the model, from figures of measured results. Each is one median or one difference of medians, but for what is fitted to
+//! solves: what one GPU does to those on one rank, and what an exchange takes besides its messages to those on the fewest ranks that there are
+//! several of. Solves on more ranks check the model.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use anyhow::{Context, Result};
 
 use hpgmg::cuda::{Cut, FCycle};
 
-use super::network::LogGp;
-use super::simulate::Compute;
+use super::network::{FatTree, LogGp};
+use super::simulate::{Compute, Machine, f_cycle};
 use crate::result::{Results, Series};
 
 /// The modes that the model knows, by their names in `mp-perf multigrid`; the base of gains last.
@@ -26,6 +27,8 @@ pub struct Parameters {
     /// By mode.
     pub modes: Vec<(&'static str, LogGp)>,
     pub(super) compute: Compute,
+    /// Ranks of the solves that exchanges were fitted to, if there are any.
+    pub(super) fitted: Option<usize>,
 }
 
 impl Parameters {
@@ -40,15 +43,25 @@ impl Parameters {
             let halo = series(measured, EXCHANGE, name)?;
             let (per_byte, (bytes, time)) = (slope(halo)?, smallest(halo)?);
             let overhead = ((time - wire.1 - bytes * per_byte) / 2.0).max(0.0);
-            Ok(LogGp { latency: wire.1, overhead, gap, per_byte })
+            Ok(LogGp { latency: wire.1, overhead, gap, per_byte, exchange: 0.0 })
         };
         // Blocks store to all neighbours at the same time: no gap.
         let kernel = exchange("libmp, kernel", 0.0)?;
         let stream =
             exchange("libmp, graph", smallest(series(measured, CPU_TIME, "libmp, graph")?)?.1)?;
         let mpi = exchange("MPI, staged", smallest(mpi_on_the_host(measured)?)?.1)?;
-        let modes = MODES.into_iter().zip([kernel, stream, mpi]).collect();
-        Ok(Parameters { modes, compute: compute(measured)? })
+        let mut modes: Vec<_> = MODES.into_iter().zip([kernel, stream, mpi]).collect();
+        let compute = compute(measured)?;
+        let several = solves_on_several_ranks(measured).into_iter().next();
+        for (name, mode) in &mut modes {
+            let solves = several.as_ref().map_or(&[][..], |(_, solves)| solves);
+            if let (Some((ranks, _)), Some(solves)) =
+                (&several, solves.iter().find(|series| series.name == *name))
+            {
+                mode.exchange = exchange_of(*mode, compute, *ranks, solves)?;
+            }
+        }
+        Ok(Parameters { modes, compute, fitted: several.map(|(ranks, _)| ranks) })
     }
 
     /// They, in sentences.
@@ -58,15 +71,20 @@ impl Parameters {
             .iter()
             .map(|(mode, p)| {
                 format!(
-                    "{mode}: L {:.2} µs, o {:.2} µs, g {:.2} µs, G {:.2} ps a byte.",
+                    "{mode}: L {:.2} µs, o {:.2} µs, g {:.2} µs, G {:.2} ps a byte, {:.2} µs an exchange besides.",
                     p.latency,
                     p.overhead,
                     p.gap,
-                    p.per_byte * 1e6
+                    p.per_byte * 1e6,
+                    p.exchange
                 )
             })
             .collect();
         sentences.push("L: plain stores and a release; G: the slope of an exchange of halos over the two largest; o: half of what the smallest exchange takes above these; g: the CPU's time for a message, for mpi that of a message on the host, none in kernels.".into());
+        sentences.push(match self.fitted {
+            Some(ranks) => format!("An exchange besides its messages: fitted to the solves on {ranks} ranks, which therefore check it less than those on more do."),
+            None => "An exchange besides its messages: nothing, as there are no solves on several ranks.".into(),
+        });
         let c = &self.compute;
         sentences.push(format!(
             "One GPU, fitted to solves on one rank: {:.2} µs a pass and {:.3} ps a byte of memory; {:.1} µs each time that the coarsest levels are done at once.",
@@ -74,6 +92,27 @@ impl Parameters {
         ));
         sentences
     }
+}
+
+/// Microseconds of an exchange besides its messages with which the solves of a mode on so many ranks of a node are explained best: the least
+/// squares of relative errors.
+fn exchange_of(mode: LogGp, compute: Compute, ranks: usize, solves: &Series) -> Result<f64> {
+    let mut points = Vec::new();
+    for point in &solves.points {
+        let Some(spread) = point.spread() else { continue };
+        let cycle = FCycle::new(point.x as usize, ranks, Cut::default())?;
+        let time = |exchange: f64| {
+            let mode = LogGp { exchange, ..mode };
+            f_cycle(&Machine { mode, tree: FatTree::assumed(ranks), compute }, &cycle)
+        };
+        // Every exchange is one of all ranks: a line.
+        let (none, one) = (time(0.0), time(1.0));
+        points.push((none / (spread.median * 1e3) - 1.0, (one - none) / (spread.median * 1e3)));
+    }
+    let (slopes, both) = points.iter().fold((0.0, 0.0), |(slopes, both), (error, slope)| {
+        (slopes + slope * slope, both + slope * error)
+    });
+    Ok(if slopes > 0.0 { (-both / slopes).max(0.0) } else { 0.0 })
 }
 
 /// Solves on more than one rank: by number of ranks, the series of all results, each with all its sizes.
@@ -279,6 +318,26 @@ pub(super) mod tests {
                 && (pass - 3.0).abs() < 1e-2
                 && (byte - 3e-7).abs() < 1e-11
         );
+    }
+
+    #[test]
+    fn what_an_exchange_takes_besides_is_what_solves_on_few_ranks_show() {
+        let mut all = measured();
+        let parameters = Parameters::of(&all).unwrap();
+        let (mode, compute) = (parameters.modes[0].1, parameters.compute);
+        let mode = LogGp { exchange: 3.5, ..mode };
+        let solves = [64, 128].map(|dim| {
+            let cycle = FCycle::new(dim, 2, Cut::default()).unwrap();
+            let machine = Machine { mode, tree: FatTree::assumed(2), compute };
+            (dim as f64, f_cycle(&machine, &cycle) * 1e-3)
+        });
+        let last = all[0].figures.len() - 1;
+        all[0].figures[last] = figure("HPGMG-FV, one solve, 2 ranks", &[("kernel", &solves)]);
+        let parameters = Parameters::of(&all).unwrap();
+        assert!((parameters.modes[0].1.exchange - 3.5).abs() < 1e-6, "{parameters:?}");
+        assert_eq!((parameters.modes[2].1.exchange, parameters.fitted), (0.0, Some(2)));
+        all[0].figures.truncate(last);
+        assert_eq!(Parameters::of(&all).unwrap().fitted, None);
     }
 
     #[test]

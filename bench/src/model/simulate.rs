@@ -89,6 +89,7 @@ impl Clocks<'_> {
             // What starts a message is not free for the sender either.
             arrived[from] = arrived[from].max(start);
         }
+        arrived.iter_mut().for_each(|arrived| *arrived += self.machine.mode.exchange);
         self.now = arrived;
     }
 
@@ -113,7 +114,7 @@ mod tests {
 
     fn machine(gpus_per_node: usize, overhead: f64) -> Machine {
         Machine {
-            mode: LogGp { latency: 1.0, overhead, gap: 0.1, per_byte: 1e-5 },
+            mode: LogGp { latency: 1.0, overhead, gap: 0.1, per_byte: 1e-5, exchange: 0.0 },
             tree: FatTree::assumed(gpus_per_node),
             compute: Compute { at_once: 20.0, pass: 2.0, byte: 2e-7 },
         }
