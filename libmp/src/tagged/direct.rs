@@ -7,14 +7,15 @@
 
 use std::collections::VecDeque;
 
-use gdsync::{Buffer, Device, PeerHandle, PeerMemory};
+use gdsync::{Buffer, Device, PeerHandle, PeerMemory, PeerPath};
 use serde::{Deserialize, Serialize};
 
 use super::envelope::{IN_LINES, INSIDE};
 use super::staging::{Away, Where};
 
-/// Mappings that are kept for the next messages from there: to open one takes longer than to copy a megabyte.
-const KEPT: usize = 64;
+/// Mappings of other processes' memory that are kept for the next messages from there: to open one takes longer than to copy a megabyte. Few, for
+/// what a process gives back meanwhile is the driver's again only when they are closed.
+const KEPT: usize = 16;
 
 /// Where a message is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,10 +72,12 @@ impl Mapped {
         let Where::Buffer(memory) = &away.memory else { return None };
         let device: &Device = memory.device();
         match PeerMemory::map(&lent.handle, device) {
-            Ok(mapped) => {
-                self.0.truncate(KEPT - 1);
-                self.0.push_front(mapped.buffer.clone());
-                Some(mapped.buffer)
+            Ok(PeerMemory { buffer, path }) => {
+                if path != PeerPath::SameProcess {
+                    self.0.truncate(KEPT - 1);
+                    self.0.push_front(buffer.clone());
+                }
+                Some(buffer)
             }
             Err(error) => {
                 tracing::debug!(%device, %error, "a message goes through a ring");

@@ -133,7 +133,7 @@ pub(super) struct Engine {
     moved: u64,
     /// Receives all of whose bytes have come, and are on the way to memory that the CPU does not reach.
     landing: Vec<usize>,
-    /// Whether memory of devices is lent to receivers that may map it.
+    /// Whether memory of devices is lent to receivers that may map it, and what is lent is read.
     lends: bool,
     /// Sends whose receivers want to hear when their memory may be read.
     asked: Vec<(Ticket, usize)>,
@@ -751,7 +751,7 @@ impl Engine {
                 entry.label = label;
                 let room = entry.memory.len();
                 let theirs = match &entry.memory {
-                    Memory::Away(away) if len <= room => self.mapped.of(&lent, away),
+                    Memory::Away(away) if len <= room && self.lends => self.mapped.of(&lent, away),
                     _ => None,
                 };
                 let wanted = match (len > room, &theirs) {

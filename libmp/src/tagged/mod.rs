@@ -23,9 +23,8 @@
 //! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs.
 //!
 //! Memory that the CPU does not reach is offered whatever its length. Where the receiver's device maps it, as GPUs with peer access and processes of one
-//! host do, a stream of the receiver's device copies it when it is wanted, and may be read, straight into the receiver's memory. The receiver keeps such
-//! mappings for later messages, so memory of a GPU that was sent must not be given back to the driver by other means than its buffer. Otherwise, when it
-//! is wanted, a stream of its device that nobody else uses copies it into a
+//! host do, a stream of the receiver's device copies it when it is wanted, and may be read, straight into the receiver's memory. The last few mappings
+//! of other processes' memory are kept for later messages. Otherwise, when it is wanted, a stream of its device that nobody else uses copies it into a
 //! few pinned chunks, at most two for a message at a time, from which it goes on as any other; a receive is the same the other way. Bytes that
 //! are wanted go between two ranks in the order in which they became so. What a device says of a copy that failed, or of a kernel before it, is the
 //! error of whichever call finds it.
