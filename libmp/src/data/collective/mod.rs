@@ -279,7 +279,7 @@ impl Collective {
     }
 
     /// A reduction of values of the host in place for rank `root`, as [`all_reduce_slice`](Self::all_reduce_slice). The others keep
-    /// theirs, and do not wait for anybody.
+    /// theirs; on the host they wait for room alone.
     ///
     /// # Errors
     /// As [`CollectiveRun::run`].
