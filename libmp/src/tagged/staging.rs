@@ -345,30 +345,31 @@ impl Staging {
         ring: &Buffer<u8>,
         is_down: bool,
     ) -> Result<()> {
-        let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // There is a ring for no other.
+        self.copy_mapped(away, ring, is_down)?;
+        self.straight += 1;
+        Ok(())
+    }
+
+    /// Starts a copy between memory and other memory that its device reaches, behind the bytes that were begun before.
+    fn copy_mapped(&mut self, away: &mut Away, other: &Buffer<u8>, is_down: bool) -> Result<()> {
+        let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // No other is reached so.
         let lane = self.lane(&away.memory, is_down)?;
         let hand = &mut self.lanes[lane].hand;
-        let (at, len) = (away.begun, ring.len());
+        let (at, len) = (away.begun, other.len());
         let part = memory.slice(at..at + len)?;
         let done = match is_down {
-            true => hand.copy(ring, &part)?,
-            false => hand.copy(&part, ring)?,
+            true => hand.copy(other, &part)?,
+            false => hand.copy(&part, other)?,
         };
         away.begun += len;
-        self.straight += 1;
         self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
         Ok(())
     }
 
-    /// Starts to copy a whole message of a sender's memory, which is mapped here.
+    /// Starts to copy a whole message out of a sender's memory, which the device of the receive maps.
     pub fn copy_direct(&mut self, away: &mut Away, theirs: &Buffer<u8>) -> Result<()> {
-        let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // Nothing is mapped for another.
-        let lane = self.lane(&away.memory, false)?;
-        let len = theirs.len();
-        let done = self.lanes[lane].hand.copy(&memory.slice(0..len)?, theirs)?;
-        away.begun = len;
+        self.copy_mapped(away, theirs, false)?;
         self.direct += 1;
-        self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
         Ok(())
     }
 
