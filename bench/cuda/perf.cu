@@ -130,14 +130,14 @@ MP_DEVICE void play_all_reduces(const Collective& collective, double* values, st
 // A ping-pong of messages with two pairs in each direction. game.base is the number of rounds played before with these pairs;
 // it and both numbers of rounds are even; mine and peer are not used. The serving side is one message ahead, so it gets its
 // sends in the other order. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t* samples,
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t* samples,
                                                  mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_messages<2, false>(pairs.sends, pairs.recvs, game, watch, nullptr);
 }
 
 // The same with one pair, for messages that go as packets: there is no buffer to post.
-MP_KERNEL void MP_BLOCK_OF(768) mp_perf_packets(mp::Send send, mp::Recv recv, mp::PingPong game, std::uint32_t* samples,
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_packets(mp::Send send, mp::Recv recv, mp::PingPong game, std::uint32_t* samples,
                                                 mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_messages<1, false>(&send, &recv, game, watch, nullptr);

@@ -51,8 +51,6 @@ pub const KERNELS: &[&str] = &[
     "mp_signal_wait",
     "mp_steps",
     "mp_steps_few",
-    "mp_steps_few_wide",
-    "mp_steps_wide",
 ];
 
 /// The program holds no GPU code, because no nvcc was found when it was built.

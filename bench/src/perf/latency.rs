@@ -180,7 +180,10 @@ fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let send = peer.send(&region()?, size).prepare()?;
     let recv = peer.recv(&region()?, size).prepare()?;
     let (mut medians, mut tails) = (Vec::new(), Vec::new());
-    recv.start()?;
+    // A buffer is posted behind what is sent, so that it is off the way of a message.
+    if !rank.leads() {
+        recv.start()?;
+    }
     // Host operations on GPU memory go through a stream each: fewer of them.
     let rounds = if rank.device.as_cuda().is_some() { plan.rounds / 10 } else { plan.rounds };
     for repeat in 0..=plan.repeats {
@@ -188,13 +191,13 @@ fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
         rank.world.barrier()?;
         for _ in 0..rounds.max(1) {
             let since = Instant::now();
-            if rank.leads() {
-                send.start()?;
-            }
-            recv.wait(soon())?;
-            recv.start()?;
             if !rank.leads() {
-                send.start()?;
+                recv.wait(soon())?;
+            }
+            send.start()?;
+            recv.start()?;
+            if rank.leads() {
+                recv.wait(soon())?;
             }
             send.wait(soon())?;
             times.push(since.elapsed().as_secs_f64() * 0.5e6);
@@ -206,14 +209,13 @@ fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
         }
     }
     // The last receive that was started ends with the world.
-    if rank.leads() {
-        send.start()?;
+    match rank.leads() {
+        true => {
+            send.start()?;
+            send.wait(soon())?;
+        }
+        false => recv.wait(soon())?,
     }
-    recv.wait(soon())?;
-    if !rank.leads() {
-        send.start()?;
-    }
-    send.wait(soon())?;
     Ok(Times::with_tail(medians, tails))
 }
 
@@ -424,6 +426,15 @@ fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
     PingPong { untimed_rounds: UNTIMED, timed_rounds, serves, ..PingPong::default() }
 }
 
+/// The same for messages. Their kernels have at most 512, which take two packets each where that is not enough for one.
+fn message_threads(plan: &Plan, size: u64) -> u32 {
+    let packets = size.div_ceil(mp_kernels::PACKET_BYTES.into());
+    let two = || (packets.div_ceil(2) as u32).next_multiple_of(32);
+    let suitable =
+        if (513..=1024).contains(&packets) { two() } else { suitable_threads(size).min(512) };
+    plan.threads.unwrap_or(suitable)
+}
+
 fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let pairs = Pairs::new(rank, size)?;
     let sends = [pairs.sends[0].handle()?.message, pairs.sends[1].handle()?.message];
@@ -445,7 +456,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             ("mp_perf_messages", vec![Arg::new(&two)])
         };
         let args = [handles, rest.to_vec()].concat();
-        let dims = Dims::linear(1, threads(plan, size));
+        let dims = Dims::linear(1, message_threads(plan, size));
         // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, name, dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;

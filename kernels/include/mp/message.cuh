@@ -148,11 +148,13 @@ class Sender {
 public:
     template <class Group>
     MP_DEVICE Sender(Group group, const Send& send)
-        : message_(send.message), share_(group, impl::sends_packets(message_), message_.memory, message_.len) {
+        : message_(send.message), share_(group, impl::sends_packets(message_), message_.memory, message_.len),
+          words_(impl::Share::words_of(group, message_.memory)) {
         group.sync();  // the last start of the group itself
         const auto* state = impl::at<const MessageState>(message_.state);
         epoch_ = state->epoch;
         taken_ = state->room;
+        aim(group);
     }
 
     // As mp::send.
@@ -161,7 +163,10 @@ public:
         const std::uint64_t epoch = epoch_ + 1;
         WaitResult result = {ok, epoch, 0};
         if (!send_shares(group, epoch)) result = send_otherwise(group, epoch);
-        if (!result.failed()) result.seen = epoch_ = epoch;
+        if (!result.failed()) {
+            result.seen = epoch_ = epoch;
+            aim(group);
+        }
         return result;
     }
 
@@ -176,16 +181,22 @@ public:
     }
 
 private:
+    // Where this thread's share of the next message goes: worked out when the last one is on its way.
+    template <class Group>
+    MP_DEVICE void aim(Group group) {
+        if (!share_.serves()) return;
+        slot_ = impl::slot_of(message_, epoch_ + 1) + group.rank();
+        impl::keep(slot_);
+    }
+
     // Sends the message in shares, if it goes in shares and all threads know of room for it.
     template <class Group>
     MP_DEVICE bool send_shares(Group group, std::uint64_t epoch) {
         if (!share_.serves()) return false;
         const std::uint32_t under_way = static_cast<std::uint32_t>(epoch) - static_cast<std::uint32_t>(taken_);
-        auto* slot = impl::slot_of(message_, epoch) + group.rank();
-        auto* words = impl::Share::words_of(group, message_.memory);
         // What the group wrote is there for all of it.
         if (MP_RARELY(group.any(under_way > packet_slots))) return false;
-        if (share_.has_piece()) store_packet(slot, impl::packet_with(share_.load(words), epoch));
+        share_.store_packets(group, slot_, words_, epoch);
         // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
         if (under_way == packet_slots) taken_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system);
         return true;
@@ -208,6 +219,8 @@ private:
 
     const Message& message_;
     impl::Share share_;
+    const std::uint32_t* words_;
+    Packet* slot_ = nullptr;
     std::uint64_t epoch_;
     std::uint64_t taken_;  // of packets, the last epoch that this thread knows to be taken
 };
@@ -311,15 +324,7 @@ private:
         if (!share_.serves()) return false;
         const Packet* slot = impl::slot_of(message_, epoch) + group.rank();
         auto* words = impl::Share::words_of(group, message_.memory);
-        bool missing = share_.has_piece();
-        for (int polled = 0; missing && polled < impl::polls_of_shares; ++polled) {
-            const Packet packet = load_packet(slot);
-            missing = !impl::is_of(packet, epoch);
-            if (missing)
-                pause();
-            else
-                share_.store(words, impl::piece_in(packet));
-        }
+        const bool missing = !share_.take_packets(group, slot, words, epoch);
         if (group.any(missing)) return false;
         impl::free_slot(group, message_.theirs, epoch);
         return true;

@@ -101,11 +101,3 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_steps_few(mp::StepList<mp::few_steps> list, s
 MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList<mp::max_steps> list, std::uint32_t count, std::uint64_t seen) {
     mp::steps::run_all(list.steps, count, seen);
 }
-
-// The same for blocks that need more threads, for a packet each. They have fewer registers, which what is copied would feel.
-MP_KERNEL void MP_BLOCK_OF(768) mp_steps_few_wide(mp::StepList<mp::few_steps> list, std::uint32_t count, std::uint64_t seen) {
-    mp::steps::run_all(list.steps, count, seen);
-}
-MP_KERNEL void MP_BLOCK_OF(768) mp_steps_wide(mp::StepList<mp::max_steps> list, std::uint32_t count, std::uint64_t seen) {
-    mp::steps::run_all(list.steps, count, seen);
-}

@@ -14,10 +14,9 @@ use crate::transport::{EndState, OneSidedKind, Side};
 /// Steps in one launch, and in a short one.
 pub(crate) const LAUNCH: usize = MAX_STEPS as usize;
 const FEW: usize = FEW_STEPS as usize;
-/// Threads of a block that copies at most, each so many bytes at once; and of one with a thread for each packet.
+/// Threads of a block at most, and what each copies at once.
 const COPYING: u64 = 512;
 const WIDE: u64 = 16;
-const MOST: u64 = 768;
 /// A block for every so many bytes of the largest message that goes in one piece …
 const BLOCK_BYTES: u64 = 8 << 10;
 /// … up to so many, which must be on the GPU at once …
@@ -241,9 +240,9 @@ pub(crate) fn run(
 /// At most [`LAUNCH`] of them. Whether the stream will tell.
 fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>], tell: Option<&Tell>) -> Result<bool> {
     if steps.len() + usize::from(tell.is_some()) <= FEW {
-        launch_as::<FEW>(plane, stream, steps, tell, ["mp_steps_few", "mp_steps_few_wide"])
+        launch_as::<FEW>(plane, stream, steps, tell, "mp_steps_few")
     } else {
-        launch_as::<LAUNCH>(plane, stream, steps, tell, ["mp_steps", "mp_steps_wide"])
+        launch_as::<LAUNCH>(plane, stream, steps, tell, "mp_steps")
     }
 }
 
@@ -252,7 +251,7 @@ fn launch_as<const COUNT: usize>(
     stream: &Stream,
     steps: &[Step<'_>],
     tell: Option<&Tell>,
-    [narrow, wide]: [&str; 2],
+    kernel: &str,
 ) -> Result<bool> {
     let Some(cuda) = stream.device().as_cuda() else { return Ok(false) };
     let failed = |source| match steps.first() {
@@ -299,7 +298,6 @@ fn launch_as<const COUNT: usize>(
     }
     let blocks = blocks_for(largest);
     let count = count as u32;
-    let kernel = if u64::from(threads) > COPYING { wide } else { narrow };
     let kernel = cuda.kernel(kernel).map_err(failed)?;
     let args = [Arg::new(&list), Arg::new(&count), Arg::new(&seen)];
     // SAFETY: the kernel's parameters; the addresses are those of memory that the ends hold, of the abort word, of what
@@ -308,12 +306,15 @@ fn launch_as<const COUNT: usize>(
     Ok(tell.is_some())
 }
 
-/// Threads of a block that suit a message: one for each packet, or what its copy keeps busy. More take longer to start and to
-/// meet.
+/// Threads of a block that suit a message: one for each packet or for two, or what its copy keeps busy. More take longer to start
+/// and to meet.
 fn threads_for(message: &Message) -> u32 {
     let threads = match message.inbox {
         0 => message.len.div_ceil(WIDE).min(COPYING),
-        _ => message.len.div_ceil(PACKET_BYTES.into()).min(MOST),
+        _ => match message.len.div_ceil(PACKET_BYTES.into()) {
+            each @ ..=COPYING => each,
+            more => more.div_ceil(2).min(COPYING),
+        },
     };
     (threads.max(1) as u32).next_multiple_of(32)
 }
@@ -410,9 +411,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_a_thread_for_each_packet_of_a_message() {
+    fn a_block_has_a_thread_for_one_or_two_packets_of_a_message() {
         let threads = |len, inbox| threads_for(&Message { len, inbox, ..Message::default() });
-        assert_eq!([0, 8, 384, 385, 8192].map(|len| threads(len, 1)), [32, 32, 32, 64, 704]);
+        assert_eq!([0, 8, 384, 385, 8192].map(|len| threads(len, 1)), [32, 32, 32, 64, 352]);
         assert_eq!([0, 8, 8193, 64 << 20].map(|len| threads(len, 0)), [32, 32, 512, 512]);
     }
 
