@@ -268,69 +268,129 @@ MP_COLD WaitResult refuse_rank(const Rank self, RankCall call, std::uint32_t pee
 
 // ---- notifications --------------------------------------------------------------------------------------------
 
-// Where notifications come in to a rank, in words that its leader keeps in registers while it looks.
-struct Inbox {
-    RankState* state;
-    RankPosition* positions;     // one for each device
-    const Packet* rings;         // the same
-    std::uint64_t* queue;
-    std::uint32_t slots, spill;  // of a ring, of the queue
-    bool one_device;             // in the world
-    bool room;                   // for all that have come
-    std::uint64_t first;         // in the queue
-    std::uint32_t held;          // in it
-    std::uint32_t matched;       // of those
+// Who looks for notifications: the first warp of a block, each lane of which looks at a slot of its own; or the leader alone, while it waits
+// for something else.
+struct Lanes {
+    std::uint32_t count;  // 32 or 1
 
-    MP_DEVICE std::uint64_t& queued(std::uint32_t number) const { return queue[(static_cast<std::uint32_t>(first) + number) & (spill - 1)]; }
+    MP_DEVICE bool looks() const { return thread_rank() < count; }
+    MP_DEVICE std::uint32_t rank() const { return count == 1 ? 0 : lane(); }
+    // Bits of the lanes below this one.
+    MP_DEVICE std::uint32_t below() const { return (1u << rank()) - 1; }
+    MP_DEVICE std::uint32_t ballot(bool mine) const { return count == 1 ? mine : warp_ballot(mine); }
+    MP_DEVICE void sync() const {
+        if (count != 1) warp_barrier();
+    }
 };
-MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
-    RankState* state = at<RankState>(all.control + all.states) + local;
-    return {state,
-            at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices,
-            at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots,
-            at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill,
-            all.slots,
-            all.spill,
-            all.devices == 1,
-            true,
-            state->first,
-            static_cast<std::uint32_t>(state->count),
-            0};
+constexpr Lanes leader_alone = {1};
+
+// Slots of a ring that are looked at at once, at most, in bits: a notification seldom comes alone, and these are two sectors of memory.
+constexpr std::uint32_t most_ahead_bits = 2;
+
+// What has come to a rank, as far as it was looked at: the same in all lanes.
+struct Inbox {
+    Lanes lanes;
+    std::uint32_t first;    // in the queue
+    std::uint32_t held;     // in it
+    std::uint32_t matched;  // of those
+    bool room;              // for all that have come
+    bool half_read;         // a ring, of which its sender has not been told
+
+    MP_DEVICE bool goes_on(std::uint32_t enough) const { return matched < enough && room && !half_read; }
+};
+MP_DEVICE Inbox inbox_of(const RankState& state, const Lanes lanes) {
+    return {lanes, static_cast<std::uint32_t>(state.first), static_cast<std::uint32_t>(state.count), 0, true, false};
+}
+MP_DEVICE std::uint64_t* queue_of(const Ranks& all, std::uint32_t local) {
+    return at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill;
+}
+MP_DEVICE RankPosition* positions_of(const Ranks& all, std::uint32_t local) {
+    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
 }
 
-// Takes what has come into the queue, until `enough` match. By the leader. What it reads again at each look lies in the multiprocessor's cache,
-// but for the packets.
-MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough) {
-    // Where enough may be found before all have been looked at, no device is always the last.
-    std::uint32_t left = inbox.one_device ? 1 : all.devices;
-    std::uint32_t device = inbox.one_device ? 0 : static_cast<std::uint32_t>(clock_cycles()) % left;
-    MP_NO_UNROLL
-    for (; left > 0 && inbox.matched < enough; --left, device = device + 1 == all.devices ? 0 : device + 1) {
-        const Packet* ring = inbox.rings + std::uint64_t{device} * inbox.slots;
-        const RankPosition began = inbox.positions[device];
-        std::uint64_t next = began.next;
+// Takes what has come into the queue, until `enough` match or a ring is half read; looks so many times at most. It calls nothing, so that all
+// of it is in registers, and what is read again at each look but for the packets lies in the multiprocessor's cache.
+MP_COLD Inbox take_in(const Ranks& all, std::uint32_t local, Inbox inbox, const Filter filter, std::uint32_t enough, int looks) {
+    const Lanes lanes = inbox.lanes;
+    const std::uint32_t devices = all.devices, slots = all.slots, below = lanes.below();
+    std::uint32_t bits = 0;
+    while (bits < most_ahead_bits && devices << (bits + 1) <= lanes.count) ++bits;
+    // This lane looks at the ring of a device, at the slot that is so far ahead of what was taken.
+    const std::uint32_t ahead = lanes.rank() & ((1u << bits) - 1), first_lane = lanes.rank() - ahead, rings = lanes.count >> bits;
+    // No device is always the last.
+    const std::uint32_t turn = devices == 1 ? 0 : inbox.first % devices;
+    for (;;) {
         MP_NO_UNROLL
-        for (; inbox.matched < enough; ++next, ++inbox.held) {
-            const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (inbox.slots - 1)));
-            if (packet.epoch != next + 1) break;
-            inbox.room = inbox.held < inbox.spill;
-            if (!inbox.room) break;
-            inbox.queued(inbox.held) = packet.data;
-            inbox.matched += filter.takes(packet.data);
+        for (std::uint32_t begin = 0; begin < devices && inbox.goes_on(enough); begin += rings) {
+            const std::uint32_t number = begin + (first_lane >> bits), turned = number + turn;
+            const std::uint32_t device = number >= devices ? 0 : turned < devices ? turned : turned - devices;
+            RankPosition* position = positions_of(all, local) + device;
+            const Packet* ring = at<const Packet>(all.control + all.rings) + (std::uint64_t{local} * devices + device) * slots;
+            MP_NO_UNROLL
+            do {
+                const std::uint64_t next = position->next, epoch = number < devices ? next + ahead + 1 : ~std::uint64_t{0};
+                const Packet* slot = ring + ((static_cast<std::uint32_t>(next) + ahead) & (slots - 1));
+                Packet packet = load_packet(slot);
+                std::uint32_t come = lanes.ballot(packet.epoch == epoch);
+                MP_NO_UNROLL
+                for (; come == 0 && rings >= devices && looks > 1; --looks) {
+                    pause();
+                    packet = load_packet(slot);
+                    come = lanes.ballot(packet.epoch == epoch);
+                }
+                if (come == 0) break;
+                // What is behind a gap waits for it, what is beyond enough stays, and what there is no room for, too.
+                const std::uint32_t up_to_this = (2u << ahead) - 1;
+                const bool in_row = (come >> first_lane & up_to_this) == up_to_this;
+                const std::uint32_t matches = lanes.ballot(in_row && filter.takes(packet.data));
+                const std::uint32_t wanted = lanes.ballot(in_row && inbox.matched + bits_in(matches & below) < enough);
+                const std::uint32_t room = all.spill - inbox.held;
+                const bool mine = (wanted >> lanes.rank() & 1) != 0 && bits_in(wanted & below) < room;
+                const std::uint32_t taken = lanes.ballot(mine);
+                if (mine)
+                    queue_of(all, local)[(inbox.first + inbox.held + bits_in(taken & below)) & (all.spill - 1)] = packet.data;
+                inbox.held += bits_in(taken);
+                inbox.matched += bits_in(matches & taken);
+                inbox.room = taken == wanted;
+                const std::uint64_t now = next + bits_in(taken >> first_lane & ((1u << (1u << bits)) - 1));
+                const bool half_read = now - position->told >= (slots + 1) / 2;
+                inbox.half_read |= lanes.ballot(half_read) != 0;
+                lanes.sync();
+                if (ahead == 0 && now != next) position->next = now;
+                lanes.sync();
+            } while (inbox.goes_on(enough));
         }
-        if (next == began.next) continue;
-        inbox.positions[device].next = next;
-        // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
-        if (next - began.told < (inbox.slots + 1) / 2) continue;
-        inbox.positions[device].told = next;
-        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
+        if (!inbox.goes_on(enough) || --looks <= 0) return inbox;
     }
 }
-// Takes all in. False if there was no room for all.
+
+// Gives back rings that have been read by half: a full ring has been read by then. Lanes that have looked meet before and behind it.
+MP_COLD void give_back(const Ranks& all, std::uint32_t local, Inbox& inbox) {
+    inbox.lanes.sync();
+    for (std::uint32_t device = inbox.lanes.rank(); device < all.devices; device += inbox.lanes.count) {
+        RankPosition& position = positions_of(all, local)[device];
+        if (position.next - position.told < (all.slots + 1) / 2) continue;
+        position.told = position.next;
+        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), position.next);
+    }
+    inbox.half_read = false;
+    inbox.lanes.sync();
+}
+
+// The same, giving back what was read.
+MP_DEVICE void take_all_of(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, int looks) {
+    for (;;) {
+        inbox = take_in(all, local, inbox, filter, enough, looks);
+        if (!inbox.half_read || inbox.matched == enough) return;
+        give_back(all, local, inbox);
+    }
+}
+// Takes all in. By the leader. False if there was no room for all.
 MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
-    Inbox inbox = inbox_of(all, local);
-    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0});
-    inbox.state->count = inbox.held;
+    RankState* state = at<RankState>(all.control + all.states) + local;
+    Inbox inbox = inbox_of(*state, leader_alone);
+    take_all_of(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1);
+    state->count = inbox.held;
     return inbox.room;
 }
 
@@ -448,26 +508,48 @@ struct Patience {
 };
 
 // Takes `count` that match out of the first `looked` of the queue, the last of which does; what was between them moves up.
-MP_COLD void take_out(const Inbox inbox, const Filter filter, std::uint32_t looked, std::uint32_t count, Notification* out) {
+MP_COLD void take_out(const Ranks& all, std::uint32_t local, std::uint32_t first, const Filter filter, std::uint32_t looked, std::uint32_t count,
+                      Notification* out) {
+    const auto queued = [&](std::uint32_t number) -> std::uint64_t& { return queue_of(all, local)[(first + number) & (all.spill - 1)]; };
     for (std::uint32_t kept = looked, left = count; looked-- > 0;) {
-        const std::uint64_t label = inbox.queued(looked);
+        const std::uint64_t label = queued(looked);
         if (!filter.takes(label))
-            inbox.queued(--kept) = label;
+            queued(--kept) = label;
         else if (--left, out != nullptr)
             out[left] = notification_of(label);
     }
 }
 
-// The rest of a wait that was not short.
+// Looks through what lies in the queue, until `count` match. How far.
+MP_COLD std::uint32_t look_through(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count) {
+    const Lanes lanes = inbox.lanes;
+    std::uint32_t looked = 0;
+    MP_NO_UNROLL
+    while (looked < inbox.held && inbox.matched < count) {
+        const std::uint32_t mine = looked + lanes.rank();
+        const std::uint64_t label = queue_of(all, local)[(inbox.first + mine) & (all.spill - 1)];
+        const std::uint32_t matches = lanes.ballot(mine < inbox.held && filter.takes(label));
+        const std::uint32_t wanted = lanes.ballot(inbox.matched + bits_in(matches & lanes.below()) < count);
+        inbox.matched += bits_in(matches & wanted);
+        looked += bits_in(wanted);
+    }
+    return looked < inbox.held ? looked : inbox.held;
+}
+
+// The rest of a wait that was not short. By the leader.
 MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
                              const WaitBounds bounds) {
+    inbox.lanes = leader_alone;
     return wait_calling(
         [&](std::uint64_t&) {
-            take_in(all, local, inbox, filter, count);
+            take_all_of(all, local, inbox, filter, count, 1);
             return inbox.matched == count || !inbox.room;
         },
         bounds);
 }
+
+// Looks of a wait before it is one with clocks and bounds.
+constexpr int first_looks = 4 * polls_between_clocks;
 
 MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
     if (count == 0) return {ok, 0, 0};
@@ -477,19 +559,16 @@ MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
                        (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
     if (MP_RARELY(!known)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
     WaitResult result = {ok, count, 0};
-    if (block().leads()) {
+    const Lanes lanes = {block_threads() < looking_lanes ? 1 : looking_lanes};
+    if (lanes.looks()) {
         const Filter filter = filter_of(wanted);
-        Inbox inbox = inbox_of(all, self.local);
+        RankState* state = state_of(self);
+        Inbox inbox = inbox_of(*state, lanes);
         // What lies in the queue is looked at once, and what comes when it comes.
-        std::uint32_t looked = 0;
-        MP_NO_UNROLL
-        for (; looked < inbox.held && inbox.matched < count; ++looked)
-            inbox.matched += filter.takes(inbox.queued(looked));
+        std::uint32_t looked = inbox.held == 0 ? 0 : look_through(all, self.local, inbox, filter, count);
         if (inbox.matched < count) {
-            MP_NO_UNROLL
-            for (int polls = patience.waits ? polls_between_clocks : 1; polls > 0 && inbox.matched < count && inbox.room; --polls)
-                take_in(all, self.local, inbox, filter, count);
-            if (patience.waits && inbox.matched < count && inbox.room) {
+            take_all_of(all, self.local, inbox, filter, count, patience.waits ? first_looks : 1);
+            if (block().leads() && patience.waits && inbox.matched < count && inbox.room) {
                 // A copy, so that the words above stay in registers.
                 Inbox late = inbox;
                 result = take_late(all, self.local, late, filter, count, patience.bounds);
@@ -497,24 +576,28 @@ MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
             }
             looked = inbox.held;
         }
-        if (inbox.matched == count) {
-            // First, so that it does not wait for what is stored below.
-            fence_for(acquire, inbox.one_device);
-            result = {ok, count, 0};
-            // Out of the queue; what was before them moves up. If nothing was, nothing moves.
-            if (looked != count || out != nullptr) take_out(inbox, filter, looked, count, out);
-            inbox.first += count;
-            inbox.held -= count;
-            inbox.state->first = inbox.first;
-        } else {
-            result.seen = inbox.matched;
-            if (!inbox.room) result.status = no_room;
+        // The leader knows. By whoever has seen one come, and first, so that it does not wait for what is stored below.
+        const bool enough = (lanes.ballot(inbox.matched == count) & 1) != 0;
+        if (enough) fence_for(acquire, all.devices == 1);
+        if (MP_RARELY(inbox.half_read)) give_back(all, self.local, inbox);
+        lanes.sync();
+        if (block().leads()) {
+            if (enough) {
+                result = {ok, count, 0};
+                // Out of the queue; what was before them moves up. If nothing was, nothing moves.
+                if (looked != count || out != nullptr) take_out(all, self.local, inbox.first, filter, looked, count, out);
+                inbox.held -= count;
+                state->first += count;
+            } else {
+                result.seen = inbox.matched;
+                if (!inbox.room) result.status = no_room;
+            }
+            state->count = inbox.held;
+            // A wildcard is all ones, as nobody is.
+            if (patience.reports && result.failed())
+                report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
+                                             static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
         }
-        inbox.state->count = inbox.held;
-        // A wildcard is all ones, as nobody is.
-        if (patience.reports && result.failed())
-            report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
-                                         static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
     }
     // The vote is the barrier; the words cross only where they are not known.
     if (block().any(result.failed() || result.seen != count)) return block().broadcast(result);
