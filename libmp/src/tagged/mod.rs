@@ -33,7 +33,6 @@
 //! Whatever call of this rank waits moves its messages on; there is no hidden thread, but one [for the asking](Communicator::progress). Every wait has a deadline, and a lost rank ends the world
 //! of all: the error names the message, and how much of it there was.
 
-mod direct;
 mod engine;
 mod envelope;
 #[cfg(any(test, fuzzing))]

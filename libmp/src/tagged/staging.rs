@@ -272,19 +272,16 @@ impl Staging {
 
     /// The lane of a memory in a direction, which is made if there is none.
     fn lane(&mut self, memory: &Where, is_down: bool) -> Result<usize> {
-        let ordinal = match memory {
-            Where::Buffer(buffer) => Some(buffer.device().ordinal()),
+        let device = match memory {
+            Where::Buffer(buffer) => Some(buffer.device()),
             Where::OpenCl(_) => None,
         };
+        let ordinal = device.map(Device::ordinal);
         let known =
             self.lanes.iter().position(|lane| lane.ordinal == ordinal && lane.is_down == is_down);
         if let Some(lane) = known {
             return Ok(lane);
         }
-        let device = match memory {
-            Where::Buffer(buffer) => Some(buffer.device()),
-            Where::OpenCl(_) => None,
-        };
         self.lanes.push(Lane::new(device, is_down, self.chosen)?);
         Ok(self.lanes.len() - 1)
     }

@@ -1,0 +1,358 @@
+//! Receives: what comes from other ranks, until it is in its memory, and probes.
+
+use super::direct::Lent;
+use super::{ANYBODY, Arrival, Engine, Out, Outcome, Pull, State, Status, Way};
+use crate::error::Result;
+use crate::matching::{Label, Pattern, Post};
+use crate::tagged::envelope::{Envelope, Inside, NO_WORDS, WORDS};
+use crate::tagged::memory::{Memory, write};
+use crate::tagged::pool::Ticket;
+
+/// Lines that are taken from one rank before the next has its turn.
+const BURST: usize = 32;
+
+impl Engine {
+    /// Posts a receive into the memory that is put where it is told.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        way: &Way<'_>,
+        pattern: Pattern,
+        memory: impl FnOnce(&mut Memory),
+    ) -> Result<Ticket> {
+        let (ticket, entry) = self.requests.take();
+        memory(&mut entry.memory);
+        entry.label.context = pattern.tag.is_none().into();
+        entry.label.source = pattern.source.unwrap_or(ANYBODY);
+        entry.label.tag = pattern.tag.unwrap_or_default();
+        entry.state = State::Queued;
+        match self.matcher.post(pattern, ticket.key()) {
+            Post::Waits(posted) => entry.state = State::Posted(posted),
+            Post::Matched(key, label, arrival) => self.take(way, key, label, arrival)?,
+        }
+        Ok(ticket)
+    }
+
+    /// Receives what a matched probe has taken out.
+    pub fn receive_taken(
+        &mut self,
+        way: &Way<'_>,
+        (label, arrival): (Label, Arrival),
+        memory: Memory,
+    ) -> Result<Ticket> {
+        let (ticket, entry) = self.requests.take();
+        (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
+        self.take(way, ticket.key(), label, arrival)?;
+        Ok(ticket)
+    }
+
+    /// The earliest message that waits and matches.
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Status> {
+        self.matcher.probe(pattern).map(|(label, arrival)| status(&label, arrival.len() as usize))
+    }
+
+    /// The same, taken out.
+    pub fn take_out(&mut self, pattern: &Pattern) -> Option<(Label, Arrival)> {
+        self.matcher.take(pattern)
+    }
+
+    /// Drops a message that a matched probe has taken out.
+    pub fn discard(&mut self, way: &Way<'_>, (label, arrival): (Label, Arrival)) -> Result<()> {
+        let ticket = self.receive_taken(way, (label, arrival), Memory::Nowhere)?;
+        self.finished(ticket);
+        Ok(())
+    }
+
+    /// Takes what has come from a rank, and goes on with what can go on between it and this one.
+    #[inline]
+    pub(super) fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
+        for _ in 0..BURST {
+            let rings = &mut self.peers[from].rings;
+            let Some(words) = rings.take_line() else { break };
+            self.moved += 1;
+            let Some((tag, bytes)) = Envelope::inside(&words) else {
+                let envelope = rings.decode(way, &words)?;
+                self.opened(way, from, (envelope, &words))?;
+                continue;
+            };
+            let label = Label { context: 0, source: from as u32, tag };
+            match self.matcher.wanted(&label) {
+                Some(key) => self.put(way, key, label, bytes)?,
+                None => self.keep(label, bytes),
+            }
+        }
+        let peer = &self.peers[from];
+        let (out, streams, incoming) =
+            (!peer.out.is_empty(), !peer.streams.is_empty(), !peer.incoming.is_empty());
+        if out {
+            self.flush(way, from)?;
+        }
+        if streams {
+            self.stream(way, from)?;
+        }
+        if incoming {
+            self.take_bulk(way, from)?;
+        }
+        self.peers[from].rings.tell(way)
+    }
+
+    /// What is in its line waits until it is wanted.
+    fn keep(&mut self, label: Label, message: &[u8]) {
+        let mut bytes = Inside::default();
+        bytemuck::cast_slice_mut(&mut bytes)[..message.len()].copy_from_slice(message);
+        self.matcher.keep(label, Arrival::Here { len: message.len(), bytes });
+    }
+
+    /// A line has come that has no whole message in it.
+    #[inline]
+    fn opened(
+        &mut self,
+        way: &Way<'_>,
+        from: usize,
+        (envelope, words): (Envelope, &[u64; WORDS]),
+    ) -> Result<()> {
+        let label = |tag| Label { context: 0, source: from as u32, tag };
+        match envelope {
+            Envelope::Lines { tag, len } => {
+                let mut room = NO_WORDS;
+                let bytes = self.peers[from].rings.take_behind(way, words, len, &mut room)?;
+                let label = label(tag);
+                match self.matcher.wanted(&label) {
+                    Some(key) => self.put(way, key, label, bytes)?,
+                    None => self.matcher.keep(label, Arrival::Held(bytes.into())),
+                }
+            }
+            Envelope::Eager { tag, len } => {
+                let (label, rings) = (label(tag), &mut self.peers[from].rings);
+                let wanted = self.matcher.wanted(&label);
+                let into = wanted.filter(|&key| self.requests[key].memory.is_reached());
+                match into {
+                    Some(key) => {
+                        let memory = &self.requests[key].memory;
+                        let room = memory.len();
+                        rings.take_eager(way, len, memory)?;
+                        self.landed(key, label, len, room);
+                    }
+                    None => {
+                        let mut bytes = vec![0u8; len].into_boxed_slice();
+                        let address = std::ptr::NonNull::from(&mut *bytes).cast();
+                        rings.take_eager(way, len, &Memory::Lent { address, len, stays: false })?;
+                        match wanted {
+                            Some(key) => self.take(way, key, label, Arrival::Held(bytes))?,
+                            None => self.matcher.keep(label, Arrival::Held(bytes)),
+                        }
+                    }
+                }
+            }
+            Envelope::Offer { tag, len, send, address } => {
+                self.arrived(way, label(tag), Arrival::Offer { len, send, address })?;
+            }
+            Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted)?,
+            Envelope::Lent { tag, len } => {
+                let (mut room, rings) = (NO_WORDS, &mut self.peers[from].rings);
+                let Some(lent) = Lent::decode(rings.take_behind(way, words, len, &mut room)?)
+                else {
+                    return Err(rings.breach(way, "it lends memory for a tagged message nowhere"));
+                };
+                self.arrived(way, label(tag), Arrival::Lent(Box::new(lent)))?;
+            }
+            Envelope::Ready { send } => self.ready(way, from, send)?,
+        }
+        Ok(())
+    }
+
+    /// What the sender still has goes to the receive that wants it, or waits for one.
+    fn arrived(&mut self, way: &Way<'_>, label: Label, arrival: Arrival) -> Result<()> {
+        match self.matcher.wanted(&label) {
+            Some(key) => self.take(way, key, label, arrival)?,
+            None => self.matcher.keep(label, arrival),
+        }
+        Ok(())
+    }
+
+    /// A receive gets what came with its envelope.
+    #[inline]
+    fn put(&mut self, way: &Way<'_>, key: usize, label: Label, bytes: &[u8]) -> Result<()> {
+        let entry = &mut self.requests[key];
+        entry.label = label;
+        if !entry.memory.is_reached() {
+            self.hold(key, bytes.into());
+            return self.land(way);
+        }
+        let room = entry.memory.len();
+        write(&entry.memory, &bytes[..bytes.len().min(room)]);
+        self.landed(key, label, bytes.len(), room);
+        Ok(())
+    }
+
+    /// A message that came with its envelope is where it was wanted.
+    #[inline]
+    fn landed(&mut self, key: usize, label: Label, len: usize, room: usize) {
+        self.peers[label.source as usize].rings.settled(len);
+        self.received(key, label, len, room);
+    }
+
+    #[inline(always)]
+    pub(super) fn received(&mut self, key: usize, label: Label, len: usize, room: usize) {
+        let got = status(&label, len);
+        match len <= room {
+            true => self.complete(key, Outcome::Done(got)),
+            false => self.complete(key, Outcome::Truncated(got, room)),
+        }
+    }
+
+    /// A receive gets what has arrived.
+    fn take(&mut self, way: &Way<'_>, key: usize, label: Label, arrival: Arrival) -> Result<()> {
+        let entry = &mut self.requests[key];
+        entry.label = label;
+        match arrival {
+            Arrival::Here { len, bytes } => {
+                self.put(way, key, label, &bytemuck::cast_slice(&bytes)[..len])
+            }
+            Arrival::Held(bytes) => self.put(way, key, label, &bytes),
+            Arrival::Offer { len, send, address } => {
+                // A length that fits a `usize` has been looked for.
+                let (len, memory) = (len as usize, &entry.memory);
+                let is_over = len == 0 || len > memory.len() || {
+                    let can = address != 0 && memory.is_reached();
+                    can && pull(self.peers[label.source as usize].pull, address, memory.at(0), len)
+                };
+                self.want(way, key, (send, len), !is_over)
+            }
+            Arrival::Lent(lent) => self.borrow(way, key, &lent),
+        }
+    }
+
+    /// Tells the sender of what is offered or lent that a receive wants it through the bulk ring, or else that it has all that it gets.
+    pub(super) fn want(
+        &mut self,
+        way: &Way<'_>,
+        key: usize,
+        (send, len): (u64, usize),
+        wants: bool,
+    ) -> Result<()> {
+        let entry = &mut self.requests[key];
+        let (label, room, from) = (entry.label, entry.memory.len(), entry.label.source as usize);
+        let wanted = if wants { len as u64 } else { 0 };
+        self.peers[from].out.push_back(Out::Answer { send, wanted });
+        if wants {
+            entry.state = State::Streaming { at: 0, until: len };
+            self.peers[from].incoming.push_back(key);
+        } else {
+            self.received(key, label, len, room);
+        }
+        self.flush(way, from)
+    }
+
+    /// What came with its envelope waits for its way to memory that the CPU does not reach.
+    fn hold(&mut self, key: usize, bytes: Box<[u8]>) {
+        let entry = &mut self.requests[key];
+        entry.state = State::Streaming { at: bytes.len(), until: bytes.len() };
+        if let Memory::Away(away) = &mut entry.memory {
+            away.held = Some(bytes);
+            away.is_eager = true;
+            self.landing.push(key);
+        }
+    }
+
+    /// Goes on with receives all of whose bytes have come.
+    pub(super) fn land(&mut self, way: &Way<'_>) -> Result<()> {
+        let mut at = 0;
+        while let Some(&key) = self.landing.get(at) {
+            let entry = &mut self.requests[key];
+            let (Memory::Away(away), State::Streaming { until, .. }) =
+                (&mut entry.memory, entry.state)
+            else {
+                self.landing.swap_remove(at); // Whatever is here is both.
+                continue;
+            };
+            self.staging.land(away).map_err(|source| way.call.failed(source))?;
+            if !away.is_idle() {
+                at += 1;
+                continue;
+            }
+            let (label, room, is_eager) = (entry.label, away.len(), away.is_eager);
+            self.landing.swap_remove(at);
+            match is_eager {
+                true => self.landed(key, label, until, room),
+                false => self.received(key, label, until, room),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is in the bulk ring.
+    fn take_bulk(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
+        while let Some(&key) = self.peers[from].incoming.front() {
+            let (peer, entry) = (&mut self.peers[from], &mut self.requests[key]);
+            let State::Streaming { at, until } = entry.state else { return Ok(()) };
+            if let Memory::Away(away) = &mut entry.memory
+                && let Some(ring) = self.staging.rings.of(&away.memory, || peer.rings.bulk_here())
+                && (!away.dropped || !away.is_idle() || at == until)
+            {
+                let rings = (&*ring, &mut peer.rings);
+                let goes_on = self.staging.receive_straight(way, (away, until), rings)?;
+                let (at, is_over) = (away.begun, away.begun == until && away.is_idle());
+                entry.state = State::Streaming { at, until };
+                if is_over {
+                    let label = entry.label;
+                    peer.incoming.pop_front();
+                    self.received(key, label, until, until);
+                } else if !goes_on {
+                    break;
+                }
+                continue;
+            }
+            let len = (until - at).min(peer.rings.bulk(way)?);
+            if len == 0 {
+                break;
+            }
+            let failed = |source| way.call.failed(source);
+            let taken = match &mut entry.memory {
+                Memory::Away(away) if !away.dropped => {
+                    let Some((memory, place)) = self.staging.room(away).map_err(failed)? else {
+                        break;
+                    };
+                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(memory.len()))?;
+                    self.staging.store(away, place, taken).map_err(failed)?;
+                    taken
+                }
+                Memory::Away(_) => peer.rings.take_bulk(way, &Memory::Nowhere, at, len)?,
+                memory => peer.rings.take_bulk(way, memory, at, len)?,
+            };
+            self.moved += 1;
+            entry.state = State::Streaming { at: at + taken, until };
+            if at + taken == until {
+                peer.incoming.pop_front();
+                if entry.memory.is_reached() {
+                    let label = entry.label;
+                    self.received(key, label, until, until);
+                } else {
+                    self.landing.push(key);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn status(label: &Label, bytes: usize) -> Status {
+    Status { source: label.source as usize, tag: label.tag, bytes }
+}
+
+/// Reads a message by its address, if that can be done.
+fn pull(how: Pull, address: u64, to: *mut u8, len: usize) -> bool {
+    match how {
+        Pull::No => false,
+        Pull::SameProcess => {
+            // SAFETY: the sender keeps it until it is answered, see `Memory::address`, and the end of an engine lets it be.
+            unsafe { gdsync::copy_bytes(address as *const u8, to, len) };
+            true
+        }
+        Pull::Process(pid) => {
+            // SAFETY: a receive has room for all of it.
+            let read = unsafe { gdsync::process::read_memory(pid, address, to, len) };
+            read.is_ok()
+        }
+    }
+}
