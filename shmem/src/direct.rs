@@ -61,10 +61,10 @@ pub(crate) unsafe fn broadcast(
     values: *mut u8,
     bytes: usize,
 ) -> bool {
-    if bytes < LEAST || team.members.len() == 1 {
-        return false;
-    }
-    if team.agreed(state).crowded && bytes < LEAST_IN_A_CROWD {
+    if team.members.len() == 1
+        || bytes < LEAST
+        || (team.agreed(state).crowded && bytes < LEAST_IN_A_CROWD)
+    {
         return false;
     }
     let all = team.collective(&state.world);
