@@ -122,7 +122,7 @@ impl Plane {
         self.open_outbox(neighbour, state)?;
         state.backlog.push_back(blob);
         self.backlog.fetch_add(1, Ordering::Relaxed);
-        let flushed = self.flush(neighbour, state);
+        let flushed = self.flush(state);
         self.list(neighbour, state);
         flushed
     }
@@ -154,7 +154,8 @@ impl Plane {
         if state.backlog.is_empty() {
             return;
         }
-        if let Err(error) = self.flush(neighbour, state) {
+        let opened = self.open_outbox(neighbour, state);
+        if let Err(error) = opened.and_then(|()| self.flush(state)) {
             self.breach(neighbour, &error.to_string());
         }
     }
@@ -166,8 +167,7 @@ impl Plane {
         Ok(())
     }
 
-    fn flush(&self, neighbour: usize, state: &mut State) -> Result<()> {
-        self.open_outbox(neighbour, state)?;
+    fn flush(&self, state: &mut State) -> Result<()> {
         let State { outbox: Some(outbox), backlog, .. } = state else { return Ok(()) };
         while let Some(blob) = backlog.front() {
             if !outbox.put(self, blob)? {
