@@ -53,12 +53,11 @@ impl Parameters {
         let mut modes: Vec<_> = MODES.into_iter().zip([kernel, stream, mpi]).collect();
         let compute = compute(measured)?;
         let several = solves_on_several_ranks(measured).into_iter().next();
-        for (name, mode) in &mut modes {
-            let solves = several.as_ref().map_or(&[][..], |(_, solves)| solves);
-            if let (Some((ranks, _)), Some(solves)) =
-                (&several, solves.iter().find(|series| series.name == *name))
-            {
-                mode.exchange = exchange_of(*mode, compute, *ranks, solves)?;
+        if let Some((ranks, solves)) = &several {
+            for (name, mode) in &mut modes {
+                for solves in solves.iter().filter(|series| series.name == *name) {
+                    mode.exchange = exchange_of(*mode, compute, *ranks, solves)?;
+                }
             }
         }
         Ok(Parameters { modes, compute, fitted: several.map(|(ranks, _)| ranks) })
@@ -97,7 +96,7 @@ impl Parameters {
 /// Microseconds of an exchange besides its messages with which the solves of a mode on so many ranks of a node are explained best: the least
 /// squares of relative errors.
 fn exchange_of(mode: LogGp, compute: Compute, ranks: usize, solves: &Series) -> Result<f64> {
-    let mut points = Vec::new();
+    let (mut slopes, mut both) = (0.0, 0.0);
     for point in &solves.points {
         let Some(spread) = point.spread() else { continue };
         let cycle = FCycle::new(point.x as usize, ranks, Cut::default())?;
@@ -107,11 +106,11 @@ fn exchange_of(mode: LogGp, compute: Compute, ranks: usize, solves: &Series) -> 
         };
         // Every exchange is one of all ranks: a line.
         let (none, one) = (time(0.0), time(1.0));
-        points.push((none / (spread.median * 1e3) - 1.0, (one - none) / (spread.median * 1e3)));
+        let measured = spread.median * 1e3;
+        let (error, slope) = (none / measured - 1.0, (one - none) / measured);
+        slopes += slope * slope;
+        both += slope * error;
     }
-    let (slopes, both) = points.iter().fold((0.0, 0.0), |(slopes, both), (error, slope)| {
-        (slopes + slope * slope, both + slope * error)
-    });
     Ok(if slopes > 0.0 { (-both / slopes).max(0.0) } else { 0.0 })
 }
 
