@@ -62,7 +62,8 @@ MP_DEVICE WaitBounds bounds_of(const Rank& self);
 
 }  // namespace mp
 
-#include "impl/ranks.cuh"
+#include "impl/ranks_log.cuh"
+#include "impl/ranks_meet.cuh"
 
 namespace mp {
 

@@ -1,0 +1,353 @@
+// Notifications of device ranks, sent and waited for. Not to be included by itself.
+//
+// Notifications come by rings, one for each source device and target rank, in the target's memory. A sender takes the ring's next ticket by
+// an atomic on a word of its own device, and stores a packet: the label, and the ticket after it as epoch. How far the target has read it
+// stores into the senders' device. So no atomic crosses a link. A ticket is only taken when its slot is free: who gives up leaves no hole.
+//
+// The target takes what has come out of the rings into the rank's queue, in which a label is matched: what fits one pattern may
+// have come before what fits another. The queue is a ring of words that nobody else writes or reads.
+#pragma once
+
+#include "ranks_world.cuh"
+
+namespace mp {
+namespace impl {
+
+// Who looks for notifications: the first warp of a block, each lane of which looks at a slot of its own; or the leader alone, while it waits
+// for something else.
+struct Lanes {
+    std::uint32_t count;  // 32 or 1
+
+    MP_DEVICE bool looks() const { return thread_rank() < count; }
+    MP_DEVICE std::uint32_t rank() const { return count == 1 ? 0 : lane(); }
+    // Bits of the lanes below this one.
+    MP_DEVICE std::uint32_t below() const { return (1u << rank()) - 1; }
+    MP_DEVICE std::uint32_t ballot(bool mine) const { return count == 1 ? mine : warp_ballot(mine); }
+    MP_DEVICE void sync() const {
+        if (count != 1) warp_barrier();
+    }
+};
+constexpr Lanes leader_alone = {1};
+
+// Slots of a ring that are looked at at once, at most, in bits: a notification seldom comes alone, and these are two sectors of memory.
+constexpr std::uint32_t most_ahead_bits = 2;
+
+// What has come to a rank, as far as it was looked at: the same in all lanes.
+struct Inbox {
+    Lanes lanes;
+    std::uint32_t first;    // in the queue
+    std::uint32_t held;     // in it
+    std::uint32_t matched;  // of those
+    bool room;              // for all that have come
+    bool half_read;         // a ring, of which its sender has not been told
+
+    MP_DEVICE bool goes_on(std::uint32_t enough) const { return matched < enough && room && !half_read; }
+};
+MP_DEVICE Inbox inbox_of(const RankState& state, const Lanes lanes) {
+    return {lanes, static_cast<std::uint32_t>(state.first), static_cast<std::uint32_t>(state.count), 0, true, false};
+}
+MP_DEVICE std::uint64_t* queue_of(const Ranks& all, std::uint32_t local) {
+    return at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill;
+}
+MP_DEVICE RankPosition* positions_of(const Ranks& all, std::uint32_t local) {
+    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
+}
+
+// Takes what has come into the queue, until `enough` match or a ring is half read; looks so many times at most. It calls nothing, so that all
+// of it is in registers, and what is read again at each look but for the packets lies in the multiprocessor's cache.
+MP_COLD Inbox take_in(const Ranks& all, std::uint32_t local, Inbox inbox, const Filter filter, std::uint32_t enough, int looks) {
+    const Lanes lanes = inbox.lanes;
+    const std::uint32_t devices = all.devices, slots = all.slots, below = lanes.below();
+    std::uint32_t bits = 0;
+    while (bits < most_ahead_bits && devices << (bits + 1) <= lanes.count) ++bits;
+    // This lane looks at the ring of a device, at the slot that is so far ahead of what was taken.
+    const std::uint32_t ahead = lanes.rank() & ((1u << bits) - 1), first_lane = lanes.rank() - ahead, rings = lanes.count >> bits;
+    // No device is always the last.
+    const std::uint32_t turn = devices == 1 ? 0 : inbox.first % devices;
+    for (;;) {
+        MP_NO_UNROLL
+        for (std::uint32_t begin = 0; begin < devices && inbox.goes_on(enough); begin += rings) {
+            const std::uint32_t number = begin + (first_lane >> bits), turned = number + turn;
+            const std::uint32_t device = number >= devices ? 0 : turned < devices ? turned : turned - devices;
+            RankPosition* position = positions_of(all, local) + device;
+            const Packet* ring = at<const Packet>(all.control + all.rings) + (std::uint64_t{local} * devices + device) * slots;
+            MP_NO_UNROLL
+            do {
+                const std::uint64_t next = position->next, epoch = number < devices ? next + ahead + 1 : ~std::uint64_t{0};
+                const Packet* slot = ring + ((static_cast<std::uint32_t>(next) + ahead) & (slots - 1));
+                Packet packet = load_packet(slot);
+                std::uint32_t come = lanes.ballot(packet.epoch == epoch);
+                MP_NO_UNROLL
+                for (; come == 0 && rings >= devices && looks > 1; --looks) {
+                    pause();
+                    packet = load_packet(slot);
+                    come = lanes.ballot(packet.epoch == epoch);
+                }
+                if (come == 0) break;
+                // What is behind a gap waits for it, what is beyond enough stays, and what there is no room for, too.
+                const std::uint32_t up_to_this = (2u << ahead) - 1;
+                const bool in_row = (come >> first_lane & up_to_this) == up_to_this;
+                const std::uint32_t matches = lanes.ballot(in_row && filter.takes(packet.data));
+                const std::uint32_t wanted = lanes.ballot(in_row && inbox.matched + bits_in(matches & below) < enough);
+                const std::uint32_t room = all.spill - inbox.held;
+                const bool mine = (wanted >> lanes.rank() & 1) != 0 && bits_in(wanted & below) < room;
+                const std::uint32_t taken = lanes.ballot(mine);
+                if (mine)
+                    queue_of(all, local)[(inbox.first + inbox.held + bits_in(taken & below)) & (all.spill - 1)] = packet.data;
+                inbox.held += bits_in(taken);
+                inbox.matched += bits_in(matches & taken);
+                inbox.room = taken == wanted;
+                const std::uint64_t now = next + bits_in(taken >> first_lane & ((1u << (1u << bits)) - 1));
+                const bool half_read = now - position->told >= (slots + 1) / 2;
+                inbox.half_read |= lanes.ballot(half_read) != 0;
+                lanes.sync();
+                if (ahead == 0 && now != next) position->next = now;
+                lanes.sync();
+            } while (inbox.goes_on(enough));
+        }
+        if (!inbox.goes_on(enough) || --looks <= 0) return inbox;
+    }
+}
+
+// Gives back rings that have been read by half: a full ring has been read by then. Lanes that have looked meet before and behind it.
+MP_COLD void give_back(const Ranks& all, std::uint32_t local, Inbox& inbox) {
+    inbox.lanes.sync();
+    for (std::uint32_t device = inbox.lanes.rank(); device < all.devices; device += inbox.lanes.count) {
+        RankPosition& position = positions_of(all, local)[device];
+        if (position.next - position.told < (all.slots + 1) / 2) continue;
+        position.told = position.next;
+        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), position.next);
+    }
+    inbox.half_read = false;
+    inbox.lanes.sync();
+}
+
+// The same, giving back what was read.
+MP_DEVICE void take_all_of(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, int looks) {
+    for (;;) {
+        inbox = take_in(all, local, inbox, filter, enough, looks);
+        if (!inbox.half_read || inbox.matched == enough) return;
+        give_back(all, local, inbox);
+    }
+}
+// Takes all in. By the leader. False if there was no room for all.
+MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
+    RankState* state = at<RankState>(all.control + all.states) + local;
+    Inbox inbox = inbox_of(*state, leader_alone);
+    take_all_of(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1);
+    state->count = inbox.held;
+    return inbox.room;
+}
+
+// One thread's wait for `poll(seen)`. Not unrolled, as wait_for is: the polls of a rank are calls.
+template <class Poll>
+MP_DEVICE WaitResult wait_calling(const Poll& poll, const WaitBounds& bounds) {
+    const auto look = look_by(poll);
+    const auto waited = wait_long(look, look, is_there, bounds);
+    return {waited.status, waited.seen.seen, waited.waited_ns};
+}
+
+// Waits for `is`, which looks at a word, and takes in meanwhile what comes. By the leader. `full`: its queue was at the last look.
+template <class Is>
+MP_DEVICE WaitResult wait_taking_in(const Rank& self, const WaitBounds& bounds, bool& full, const Is& is) {
+    const WaitResult result = wait_calling(
+        [&](std::uint64_t&) {
+            if (is()) return true;
+            full = !take_all_in(*self.all, self.local);
+            return false;
+        },
+        bounds);
+    if (result.status == timed_out && full) return {no_room, result.seen, result.waited_ns};
+    return result;
+}
+
+// A place in the ring to a rank, which nobody else has if the result is ok, and how many the target was seen to have read.
+struct Ticket {
+    WaitResult result;
+    std::uint64_t number;
+    std::uint64_t read;
+};
+
+// Takes the next place in the ring to a rank, of whose slots the first `read` are known to have been read. False if none is free, as far as that
+// says. `next`: what may be the next; then the place, or what the head was. The slot is written behind the branch that sees it free.
+MP_DEVICE bool ask_ticket(const Ranks& all, std::uint32_t target, std::uint64_t read, std::uint64_t& next) {
+    std::uint64_t* head = ends_to(all, target).head;
+    MP_NO_UNROLL
+    while (next - read < all.slots) {
+        const std::uint64_t found = compare_swap(head, next, next + 1, gpu, relaxed);
+        if (found == next) return true;
+        next = found;
+    }
+    return false;
+}
+
+// Waits until the ring to a rank has a free slot, and takes it. By the leader. `next` and `read`: what may still be so.
+MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t label, std::uint64_t next, std::uint64_t read) {
+    const Ranks& all = *self.all;
+    const RingEnds ends = ends_to(all, target);
+    bool full = false;
+    const WaitResult result = wait_taking_in(self, bounds_of(self), full, [&] {
+        if (ask_ticket(all, target, read, next)) return true;
+        next = load(ends.head, relaxed, gpu);
+        read = load(ends.tail, relaxed, system);
+        return ask_ticket(all, target, read, next);
+    });
+    if (result.failed()) {
+        const Notification what = notification_of(label);
+        report_rank(all, self.rank, {result.status, rank_notify, target, what.window, what.tag, nobody, static_cast<std::uint32_t>(full), 1,
+                                     0, result.waited_ns});
+    }
+    return {result, next, read};
+}
+
+// A place in a ring.
+MP_DEVICE Packet* slot_in(const Ranks& all, std::uint64_t ring, std::uint64_t number) {
+    return at<Packet>(ring) + (static_cast<std::uint32_t>(number) & (all.slots - 1));
+}
+
+// Stores the packet of a ticket in a ring to a rank of a device.
+MP_COLD WaitResult send_packet(const Rank self, std::uint32_t device, std::uint64_t ring, const Ticket& ticket, std::uint64_t label) {
+    const Ranks& all = *self.all;
+    WaitResult result = ticket.result;
+    Packet* slot = slot_in(all, ring, ticket.number);
+    if (!is_far(all, device)) {
+        store_packet(slot, {label, ticket.number + 1});
+        return result;
+    }
+    // The epoch goes behind the label.
+    const std::uint64_t place = address_of(slot) - opened_by(all.controls, device).memory;
+    result.status = write_far(all, device, place, &label, sizeof label, place + offsetof(Packet, epoch), ticket.number + 1);
+    const Notification what = notification_of(label);
+    if (result.failed()) report_rank(all, self.rank, {result.status, rank_notify, nobody, what.window, what.tag, nobody, 0, 1, 0, 0});
+    return result;
+}
+
+// Notifies the rank of a route whose ring looks full, or which is far. By the leader, who has fenced.
+MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t next, std::uint64_t label) {
+    const Ticket ticket = take_ticket(self, route.rank, label, next, route.read);
+    if (ticket.result.failed()) return ticket.result;
+    route.next = ticket.number + 1;
+    route.read = ticket.read;
+    return send_packet(self, route.device, route.ring, ticket, label);
+}
+
+// Notifies a rank of a device, without a route. By the leader, who has fenced.
+MP_COLD WaitResult notify_one(const Rank self, std::uint32_t device, std::uint32_t local, std::uint64_t label) {
+    const Ranks& all = *self.all;
+    const Ticket ticket = take_ticket(self, first_of(all, device) + local, label, all.slots, 0);
+    return ticket.result.failed() ? ticket.result : send_packet(self, device, ring_to(all, device, local), ticket, label);
+}
+// Notifies all ranks of a device.
+MP_COLD WaitResult notify_device(const Rank self, std::uint32_t device, std::uint64_t label) {
+    const std::uint32_t ranks = first_of(*self.all, device + 1) - first_of(*self.all, device);
+    WaitResult result = {ok, 0, 0};
+    for (std::uint32_t local = 0; local < ranks && !result.failed(); ++local) result = notify_one(self, device, local, label);
+    return result;
+}
+
+// How long a call looks for notifications, and whether a failure goes into the report.
+struct Patience {
+    WaitBounds bounds;
+    bool waits;
+    bool reports;
+};
+
+// Takes `count` that match out of the first `looked` of the queue, the last of which does; what was between them moves up.
+MP_COLD void take_out(const Ranks& all, std::uint32_t local, std::uint32_t first, const Filter filter, std::uint32_t looked, std::uint32_t count,
+                      Notification* out) {
+    const auto queued = [&](std::uint32_t number) -> std::uint64_t& { return queue_of(all, local)[(first + number) & (all.spill - 1)]; };
+    for (std::uint32_t kept = looked, left = count; looked-- > 0;) {
+        const std::uint64_t label = queued(looked);
+        if (!filter.takes(label))
+            queued(--kept) = label;
+        else if (--left, out != nullptr)
+            out[left] = notification_of(label);
+    }
+}
+
+// Looks through what lies in the queue, until `count` match. How far.
+MP_COLD std::uint32_t look_through(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count) {
+    const Lanes lanes = inbox.lanes;
+    std::uint32_t looked = 0;
+    MP_NO_UNROLL
+    while (looked < inbox.held && inbox.matched < count) {
+        const std::uint32_t mine = looked + lanes.rank();
+        const std::uint64_t label = queue_of(all, local)[(inbox.first + mine) & (all.spill - 1)];
+        const std::uint32_t matches = lanes.ballot(mine < inbox.held && filter.takes(label));
+        const std::uint32_t wanted = lanes.ballot(inbox.matched + bits_in(matches & lanes.below()) < count);
+        inbox.matched += bits_in(matches & wanted);
+        looked += bits_in(wanted);
+    }
+    return looked < inbox.held ? looked : inbox.held;
+}
+
+// The rest of a wait that was not short. By the leader.
+MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
+                             const WaitBounds bounds) {
+    inbox.lanes = leader_alone;
+    return wait_calling(
+        [&](std::uint64_t&) {
+            take_all_of(all, local, inbox, filter, count, 1);
+            return inbox.matched == count || !inbox.room;
+        },
+        bounds);
+}
+
+// Looks of a wait before it is one with clocks and bounds.
+constexpr int first_looks = 4 * polls_between_clocks;
+
+MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
+    if (count == 0) return {ok, 0, 0};
+    const Ranks& all = *self.all;
+    const bool known = (wanted.window == any_window || wanted.window < 2 * rank_windows) &&
+                       (wanted.source == any_source || wanted.source < all.size) &&
+                       (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
+    if (MP_RARELY(!known)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
+    WaitResult result = {ok, count, 0};
+    const Lanes lanes = {block_threads() < looking_lanes ? 1 : looking_lanes};
+    if (lanes.looks()) {
+        const Filter filter = filter_of(wanted);
+        RankState* state = state_of(self);
+        Inbox inbox = inbox_of(*state, lanes);
+        // What lies in the queue is looked at once, and what comes when it comes.
+        std::uint32_t looked = inbox.held == 0 ? 0 : look_through(all, self.local, inbox, filter, count);
+        if (inbox.matched < count) {
+            take_all_of(all, self.local, inbox, filter, count, patience.waits ? first_looks : 1);
+            if (block().leads() && patience.waits && inbox.matched < count && inbox.room) {
+                // A copy, so that the words above stay in registers.
+                Inbox late = inbox;
+                result = take_late(all, self.local, late, filter, count, patience.bounds);
+                inbox = late;
+            }
+            looked = inbox.held;
+        }
+        // The leader knows. By whoever has seen one come, and first, so that it does not wait for what is stored below.
+        const bool enough = (lanes.ballot(inbox.matched == count) & 1) != 0;
+        if (enough) fence_for(acquire, all.devices == 1);
+        if (MP_RARELY(inbox.half_read)) give_back(all, self.local, inbox);
+        lanes.sync();
+        if (block().leads()) {
+            if (enough) {
+                result = {ok, count, 0};
+                // Out of the queue; what was before them moves up. If nothing was, nothing moves.
+                if (looked != count || out != nullptr) take_out(all, self.local, inbox.first, filter, looked, count, out);
+                inbox.held -= count;
+                state->first += count;
+            } else {
+                result.seen = inbox.matched;
+                if (!inbox.room) result.status = no_room;
+            }
+            state->count = inbox.held;
+            // A wildcard is all ones, as nobody is.
+            if (patience.reports && result.failed())
+                report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
+                                             static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
+        }
+    }
+    // The vote is the barrier; the words cross only where they are not known.
+    if (block().any(result.failed() || result.seen != count)) return block().broadcast(result);
+    return {ok, count, 0};
+}
+
+}  // namespace impl
+}  // namespace mp
