@@ -185,7 +185,6 @@ cases! {
     device_ranks_in_a_crowd_lose_nothing,
     device_ranks_keep_what_nobody_waits_for_and_say_when_there_is_no_room,
     device_ranks_know_their_numbers,
-    device_ranks_look_for_notifications_by_warps,
     device_ranks_match_notifications_by_window_source_and_tag,
     device_ranks_meet_in_barriers_and_none_laps,
     device_ranks_name_the_one_that_does_not_come,

@@ -154,9 +154,6 @@ MP_DEVICE bool block_any(bool mine);
 // The same two for the 32 threads of a full warp, all of which must call.
 MP_DEVICE void warp_barrier();
 MP_DEVICE bool warp_any(bool mine);
-// A vote of the same: bit n of the result is what lane n came with. Orders nothing.
-MP_DEVICE std::uint32_t warp_ballot(bool mine);
-MP_DEVICE unsigned bits_in(std::uint32_t word);  // how many are set
 
 // Every thread gets the value that thread 0 of the block, or lane 0 of the warp, came with. Orders like the barrier.
 // Value: at most 64 bytes, trivially copyable. Meant for rare events: it is two barriers, or a shuffle a word.
@@ -188,8 +185,7 @@ MP_DEVICE void doze(unsigned ns);
 
 namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
-// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds;
-// `looking_lanes`: threads of a block that look for notifications of a device rank, 1 or a warp.
+// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.
 
 // A word of a table that the host wrote before the launch and nobody writes while the kernel runs: one read of it may serve several
 // uses, whatever was written or acquired between.

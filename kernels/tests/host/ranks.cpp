@@ -283,19 +283,6 @@ CASE(device_ranks_in_a_crowd_lose_nothing) {
     }
 }
 
-CASE(device_ranks_look_for_notifications_by_warps) {
-    mp::impl::looking_lanes = 32;
-    Shape shape;
-    shape.devices = 2, shape.threads = 32, shape.spill = 512;
-    RanksWorld(shape).pass(ranks_matching, 1);
-    // A ring that is half read, or full, and one that was read as far as a look sees.
-    for (const uint32_t slots : {1, 2, 16}) {
-        shape.slots = slots;
-        RanksWorld(shape).pass(ranks_crowd, 4);
-    }
-    mp::impl::looking_lanes = 1;
-}
-
 CASE(device_ranks_wait_for_one_that_starts_late) { pass_all(shapes(), ranks_late, 50'000'000); }
 
 CASE(device_ranks_take_nothing_when_they_are_too_late) {

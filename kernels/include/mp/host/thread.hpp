@@ -51,12 +51,11 @@ private:
     unsigned phase_ = 0;
 };
 
-// Threads that meet: a block or a warp. block_any goes through `votes`, warp_ballot through `ballot`, block_broadcast through `slot`.
+// Threads that meet: a block or a warp. block_any goes through `votes`, block_broadcast through `slot`.
 struct Meeting {
     explicit Meeting(unsigned threads) : barrier(threads) {}
     Barrier barrier;
     std::atomic<unsigned> votes = 0;
-    std::atomic<std::uint32_t> ballot = 0;
     alignas(16) unsigned char slot[64] = {};
 };
 

@@ -211,8 +211,6 @@ MP_DEVICE bool warp_any(bool mine) {
     __syncwarp(impl::full_warp);
     return __any_sync(impl::full_warp, mine) != 0;
 }
-MP_DEVICE std::uint32_t warp_ballot(bool mine) { return __ballot_sync(impl::full_warp, mine); }
-MP_DEVICE unsigned bits_in(std::uint32_t word) { return static_cast<unsigned>(__popc(word)); }
 
 template <class Value>
 MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
@@ -272,7 +270,6 @@ namespace impl {
 constexpr int polls_between_clocks = 16;
 // Some 20 µs.
 constexpr int polls_of_shares = 64;
-constexpr unsigned looking_lanes = 32;
 
 template <class T>
 MP_DEVICE T fixed(const T& word) {

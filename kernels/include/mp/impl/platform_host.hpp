@@ -172,19 +172,6 @@ MP_DEVICE bool warp_any(bool mine) {
     host::Meeting* meeting = impl::my_warp();
     return meeting ? impl::any(*meeting, host::this_thread.warp_votes, mine) : mine;
 }
-MP_DEVICE std::uint32_t warp_ballot(bool mine) {
-    host::Meeting* meeting = impl::my_warp();
-    if (meeting == nullptr) return mine;
-    if (mine) meeting->ballot.fetch_or(1u << lane(), std::memory_order_relaxed);
-    meeting->barrier.arrive_and_wait();
-    const std::uint32_t ballot = meeting->ballot.load(std::memory_order_relaxed);
-    // Emptied when all have read it and before the next begins.
-    meeting->barrier.arrive_and_wait();
-    if (lane() == 0) meeting->ballot.store(0, std::memory_order_relaxed);
-    meeting->barrier.arrive_and_wait();
-    return ballot;
-}
-MP_DEVICE unsigned bits_in(std::uint32_t word) { return static_cast<unsigned>(__builtin_popcount(word)); }
 
 template <class Value>
 MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
@@ -216,8 +203,6 @@ namespace impl {
 // Each poll gives the CPU away, on a busy machine for milliseconds.
 constexpr int polls_between_clocks = 1;
 constexpr int polls_of_shares = 1;
-// For a warp each look is several meetings of 32 threads of the system. A test of what warps do sets it.
-inline unsigned looking_lanes = 1;
 
 template <class T>
 MP_DEVICE T fixed(const T& word) {

@@ -4,7 +4,7 @@
 // an atomic on a word of its own device, and stores a packet: the label, and the ticket after it as epoch. How far the target has read it
 // stores into the senders' device. So no atomic crosses a link. A ticket is only taken when its slot is free: who gives up leaves no hole.
 //
-// The target takes what has come out of the rings into the rank's queue, in which a label is matched: what fits one pattern may
+// The target's leader takes what has come out of the rings into the rank's queue, in which a label is matched: what fits one pattern may
 // have come before what fits another. The queue is a ring of words that nobody else writes or reads.
 #pragma once
 
@@ -13,29 +13,9 @@
 namespace mp {
 namespace impl {
 
-// Who looks for notifications: the first warp of a block, each lane of which looks at a slot of its own; or the leader alone, while it waits
-// for something else.
-struct Lanes {
-    std::uint32_t count;  // 32 or 1
-
-    MP_DEVICE bool looks() const { return thread_rank() < count; }
-    MP_DEVICE std::uint32_t rank() const { return count == 1 ? 0 : lane(); }
-    // Bits of the lanes below this one.
-    MP_DEVICE std::uint32_t below() const { return (1u << rank()) - 1; }
-    MP_DEVICE std::uint32_t ballot(bool mine) const { return count == 1 ? mine : warp_ballot(mine); }
-    MP_DEVICE void sync() const {
-        if (count != 1) warp_barrier();
-    }
-};
-constexpr Lanes leader_alone = {1};
-
-// Slots of a ring that are looked at at once, at most, in bits: a notification seldom comes alone, and these are two sectors of memory.
-constexpr std::uint32_t most_ahead_bits = 2;
-
-// What has come to a rank, as far as it was looked at: the same in all lanes.
+// What has come to a rank, as far as its leader has looked.
 struct Inbox {
-    Lanes lanes;
-    std::uint32_t first;    // in the queue
+    std::uint64_t first;    // in the queue
     std::uint32_t held;     // in it
     std::uint32_t matched;  // of those
     bool room;              // for all that have come
@@ -43,9 +23,7 @@ struct Inbox {
 
     MP_DEVICE bool goes_on(std::uint32_t enough) const { return matched < enough && room && !half_read; }
 };
-MP_DEVICE Inbox inbox_of(const RankState& state, const Lanes lanes) {
-    return {lanes, static_cast<std::uint32_t>(state.first), static_cast<std::uint32_t>(state.count), 0, true, false};
-}
+MP_DEVICE Inbox inbox_of(const RankState& state) { return {state.first, static_cast<std::uint32_t>(state.count), 0, true, false}; }
 MP_DEVICE std::uint64_t* queue_of(const Ranks& all, std::uint32_t local) {
     return at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill;
 }
@@ -53,88 +31,65 @@ MP_DEVICE RankPosition* positions_of(const Ranks& all, std::uint32_t local) {
     return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
 }
 
-// Takes what has come into the queue, until `enough` match or a ring is half read; looks so many times at most. It calls nothing, so that all
-// of it is in registers, and what is read again at each look but for the packets lies in the multiprocessor's cache.
-MP_COLD Inbox take_in(const Ranks& all, std::uint32_t local, Inbox inbox, const Filter filter, std::uint32_t enough, int looks) {
-    const Lanes lanes = inbox.lanes;
-    const std::uint32_t devices = all.devices, slots = all.slots, below = lanes.below();
-    std::uint32_t bits = 0;
-    while (bits < most_ahead_bits && devices << (bits + 1) <= lanes.count) ++bits;
-    // This lane looks at the ring of a device, at the slot that is so far ahead of what was taken.
-    const std::uint32_t ahead = lanes.rank() & ((1u << bits) - 1), first_lane = lanes.rank() - ahead, rings = lanes.count >> bits;
-    // No device is always the last.
-    const std::uint32_t turn = devices == 1 ? 0 : inbox.first % devices;
-    for (;;) {
+// Takes what has come into the queue, until `enough` match or a ring is half read; looks so many times at most. By the leader. It calls
+// nothing, so that all of it is in registers, and what is read again at each look but for the packets lies in the multiprocessor's cache.
+MP_COLD Inbox look(const Ranks& all, std::uint32_t local, Inbox inbox, const Filter filter, std::uint32_t enough, int looks) {
+    const std::uint32_t devices = all.devices, slots = all.slots, first = static_cast<std::uint32_t>(inbox.first);
+    // Where enough may be found before all have been looked at, no device is always the last.
+    const std::uint32_t turn = devices == 1 ? 0 : first % devices;
+    RankPosition* positions = positions_of(all, local);
+    const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * devices * slots;
+    std::uint64_t* queue = queue_of(all, local);
+    for (; looks > 0; --looks) {
         MP_NO_UNROLL
-        for (std::uint32_t begin = 0; begin < devices && inbox.goes_on(enough); begin += rings) {
-            const std::uint32_t number = begin + (first_lane >> bits), turned = number + turn;
-            const std::uint32_t device = number >= devices ? 0 : turned < devices ? turned : turned - devices;
-            RankPosition* position = positions_of(all, local) + device;
-            const Packet* ring = at<const Packet>(all.control + all.rings) + (std::uint64_t{local} * devices + device) * slots;
+        for (std::uint32_t left = devices, device = turn; left > 0; --left, device = device + 1 == devices ? 0 : device + 1) {
+            RankPosition& position = positions[device];
+            const Packet* ring = rings + std::uint64_t{device} * slots;
+            const std::uint64_t began = position.next;
+            std::uint64_t next = began;
             MP_NO_UNROLL
             do {
-                const std::uint64_t next = position->next, epoch = number < devices ? next + ahead + 1 : ~std::uint64_t{0};
-                const Packet* slot = ring + ((static_cast<std::uint32_t>(next) + ahead) & (slots - 1));
-                Packet packet = load_packet(slot);
-                std::uint32_t come = lanes.ballot(packet.epoch == epoch);
-                MP_NO_UNROLL
-                for (; come == 0 && rings >= devices && looks > 1; --looks) {
-                    pause();
-                    packet = load_packet(slot);
-                    come = lanes.ballot(packet.epoch == epoch);
-                }
-                if (come == 0) break;
-                // What is behind a gap waits for it, what is beyond enough stays, and what there is no room for, too.
-                const std::uint32_t up_to_this = (2u << ahead) - 1;
-                const bool in_row = (come >> first_lane & up_to_this) == up_to_this;
-                const std::uint32_t matches = lanes.ballot(in_row && filter.takes(packet.data));
-                const std::uint32_t wanted = lanes.ballot(in_row && inbox.matched + bits_in(matches & below) < enough);
-                const std::uint32_t room = all.spill - inbox.held;
-                const bool mine = (wanted >> lanes.rank() & 1) != 0 && bits_in(wanted & below) < room;
-                const std::uint32_t taken = lanes.ballot(mine);
-                if (mine)
-                    queue_of(all, local)[(inbox.first + inbox.held + bits_in(taken & below)) & (all.spill - 1)] = packet.data;
-                inbox.held += bits_in(taken);
-                inbox.matched += bits_in(matches & taken);
-                inbox.room = taken == wanted;
-                const std::uint64_t now = next + bits_in(taken >> first_lane & ((1u << (1u << bits)) - 1));
-                const bool half_read = now - position->told >= (slots + 1) / 2;
-                inbox.half_read |= lanes.ballot(half_read) != 0;
-                lanes.sync();
-                if (ahead == 0 && now != next) position->next = now;
-                lanes.sync();
+                const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (slots - 1)));
+                if (packet.epoch != next + 1) break;
+                inbox.room = inbox.held < all.spill;
+                if (!inbox.room) break;
+                queue[(first + inbox.held) & (all.spill - 1)] = packet.data;
+                ++inbox.held, ++next;
+                inbox.matched += filter.takes(packet.data);
+                // A full ring has been read by then.
+                inbox.half_read = next - position.told >= (slots + 1) / 2;
             } while (inbox.goes_on(enough));
+            if (next != began) position.next = next;
+            if (!inbox.goes_on(enough)) return inbox;
         }
-        if (!inbox.goes_on(enough) || --looks <= 0) return inbox;
+        pause();
     }
+    return inbox;
 }
 
-// Gives back rings that have been read by half: a full ring has been read by then. Lanes that have looked meet before and behind it.
-MP_COLD void give_back(const Ranks& all, std::uint32_t local, Inbox& inbox) {
-    inbox.lanes.sync();
-    for (std::uint32_t device = inbox.lanes.rank(); device < all.devices; device += inbox.lanes.count) {
+// Gives back the rings that have been read by half: their slots have been read before.
+MP_COLD void give_back(const Ranks& all, std::uint32_t local) {
+    for (std::uint32_t device = 0; device < all.devices; ++device) {
         RankPosition& position = positions_of(all, local)[device];
         if (position.next - position.told < (all.slots + 1) / 2) continue;
         position.told = position.next;
         (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), position.next);
     }
-    inbox.half_read = false;
-    inbox.lanes.sync();
 }
 
-// The same, giving back what was read.
-MP_DEVICE void take_all_of(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, int looks) {
-    for (;;) {
-        inbox = take_in(all, local, inbox, filter, enough, looks);
-        if (!inbox.half_read || inbox.matched == enough) return;
-        give_back(all, local, inbox);
-    }
+// Takes in, and gives back what was read.
+MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, int looks) {
+    do {
+        inbox.half_read = false;
+        inbox = look(all, local, inbox, filter, enough, looks);
+        if (inbox.half_read) give_back(all, local);
+    } while (inbox.half_read && inbox.room && inbox.matched < enough);
 }
 // Takes all in. By the leader. False if there was no room for all.
 MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
     RankState* state = at<RankState>(all.control + all.states) + local;
-    Inbox inbox = inbox_of(*state, leader_alone);
-    take_all_of(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1);
+    Inbox inbox = inbox_of(*state);
+    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1);
     state->count = inbox.held;
     return inbox.room;
 }
@@ -265,36 +220,16 @@ MP_COLD void take_out(const Ranks& all, std::uint32_t local, std::uint32_t first
     }
 }
 
-// Looks through what lies in the queue, until `count` match. How far.
-MP_COLD std::uint32_t look_through(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count) {
-    const Lanes lanes = inbox.lanes;
-    std::uint32_t looked = 0;
-    MP_NO_UNROLL
-    while (looked < inbox.held && inbox.matched < count) {
-        const std::uint32_t mine = looked + lanes.rank();
-        const std::uint64_t label = queue_of(all, local)[(inbox.first + mine) & (all.spill - 1)];
-        const std::uint32_t matches = lanes.ballot(mine < inbox.held && filter.takes(label));
-        const std::uint32_t wanted = lanes.ballot(inbox.matched + bits_in(matches & lanes.below()) < count);
-        inbox.matched += bits_in(matches & wanted);
-        looked += bits_in(wanted);
-    }
-    return looked < inbox.held ? looked : inbox.held;
-}
-
-// The rest of a wait that was not short. By the leader.
+// The rest of a wait that was not short.
 MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
                              const WaitBounds bounds) {
-    inbox.lanes = leader_alone;
     return wait_calling(
         [&](std::uint64_t&) {
-            take_all_of(all, local, inbox, filter, count, 1);
+            take_in(all, local, inbox, filter, count, 1);
             return inbox.matched == count || !inbox.room;
         },
         bounds);
 }
-
-// Looks of a wait before it is one with clocks and bounds.
-constexpr int first_looks = 4 * polls_between_clocks;
 
 MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
     if (count == 0) return {ok, 0, 0};
@@ -304,16 +239,19 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
                        (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
     if (MP_RARELY(!known)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
     WaitResult result = {ok, count, 0};
-    const Lanes lanes = {block_threads() < looking_lanes ? 1 : looking_lanes};
-    if (lanes.looks()) {
+    if (block().leads()) {
         const Filter filter = filter_of(wanted);
         RankState* state = state_of(self);
-        Inbox inbox = inbox_of(*state, lanes);
+        Inbox inbox = inbox_of(*state);
+        const std::uint64_t* queue = queue_of(all, self.local);
         // What lies in the queue is looked at once, and what comes when it comes.
-        std::uint32_t looked = inbox.held == 0 ? 0 : look_through(all, self.local, inbox, filter, count);
+        std::uint32_t looked = 0;
+        MP_NO_UNROLL
+        for (; looked < inbox.held && inbox.matched < count; ++looked)
+            inbox.matched += filter.takes(queue[(inbox.first + looked) & (all.spill - 1)]);
         if (inbox.matched < count) {
-            take_all_of(all, self.local, inbox, filter, count, patience.waits ? first_looks : 1);
-            if (block().leads() && patience.waits && inbox.matched < count && inbox.room) {
+            take_in(all, self.local, inbox, filter, count, patience.waits ? polls_between_clocks : 1);
+            if (patience.waits && inbox.matched < count && inbox.room) {
                 // A copy, so that the words above stay in registers.
                 Inbox late = inbox;
                 result = take_late(all, self.local, late, filter, count, patience.bounds);
@@ -321,28 +259,23 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
             }
             looked = inbox.held;
         }
-        // The leader knows. By whoever has seen one come, and first, so that it does not wait for what is stored below.
-        const bool enough = (lanes.ballot(inbox.matched == count) & 1) != 0;
-        if (enough) fence_for(acquire, all.devices == 1);
-        if (MP_RARELY(inbox.half_read)) give_back(all, self.local, inbox);
-        lanes.sync();
-        if (block().leads()) {
-            if (enough) {
-                result = {ok, count, 0};
-                // Out of the queue; what was before them moves up. If nothing was, nothing moves.
-                if (looked != count || out != nullptr) take_out(all, self.local, inbox.first, filter, looked, count, out);
-                inbox.held -= count;
-                state->first += count;
-            } else {
-                result.seen = inbox.matched;
-                if (!inbox.room) result.status = no_room;
-            }
-            state->count = inbox.held;
-            // A wildcard is all ones, as nobody is.
-            if (patience.reports && result.failed())
-                report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
-                                             static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
+        if (inbox.matched == count) {
+            // First, so that it does not wait for what is stored below.
+            fence_for(acquire, all.devices == 1);
+            result = {ok, count, 0};
+            // Out of the queue; what was before them moves up. If nothing was, nothing moves.
+            if (looked != count || out != nullptr) take_out(all, self.local, inbox.first, filter, looked, count, out);
+            inbox.held -= count;
+            state->first = inbox.first + count;
+        } else {
+            result.seen = inbox.matched;
+            if (!inbox.room) result.status = no_room;
         }
+        state->count = inbox.held;
+        // A wildcard is all ones, as nobody is.
+        if (patience.reports && result.failed())
+            report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
+                                         static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
     }
     // The vote is the barrier; the words cross only where they are not known.
     if (block().any(result.failed() || result.seen != count)) return block().broadcast(result);
