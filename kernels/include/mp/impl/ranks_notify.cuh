@@ -13,84 +13,69 @@
 namespace mp {
 namespace impl {
 
-// What has come to a rank, as far as its leader has looked.
+// Where notifications come in to a rank, in words that its leader keeps in registers while it looks.
 struct Inbox {
-    std::uint64_t first;    // in the queue
-    std::uint32_t held;     // in it
-    std::uint32_t matched;  // of those
-    bool room;              // for all that have come
-    bool half_read;         // a ring, of which its sender has not been told
+    RankState* state;
+    RankPosition* positions;     // one for each device
+    const Packet* rings;         // the same
+    std::uint64_t* queue;
+    std::uint32_t slots, spill;  // of a ring, of the queue
+    bool one_device;             // in the world
+    bool room;                   // for all that have come
+    std::uint64_t first;         // in the queue
+    std::uint32_t held;          // in it
+    std::uint32_t matched;       // of those
 
-    MP_DEVICE bool goes_on(std::uint32_t enough) const { return matched < enough && room && !half_read; }
+    MP_DEVICE std::uint64_t& queued(std::uint32_t number) const { return queue[(static_cast<std::uint32_t>(first) + number) & (spill - 1)]; }
 };
-MP_DEVICE Inbox inbox_of(const RankState& state) { return {state.first, static_cast<std::uint32_t>(state.count), 0, true, false}; }
-MP_DEVICE std::uint64_t* queue_of(const Ranks& all, std::uint32_t local) {
-    return at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill;
-}
-MP_DEVICE RankPosition* positions_of(const Ranks& all, std::uint32_t local) {
-    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
-}
-
-// Takes what has come into the queue, until `enough` match or a ring is half read; looks so many times at most. By the leader. It calls
-// nothing, so that all of it is in registers, and what is read again at each look but for the packets lies in the multiprocessor's cache.
-MP_COLD Inbox look(const Ranks& all, std::uint32_t local, Inbox inbox, const Filter filter, std::uint32_t enough, int looks) {
-    const std::uint32_t devices = all.devices, slots = all.slots, first = static_cast<std::uint32_t>(inbox.first);
-    // Where enough may be found before all have been looked at, no device is always the last.
-    const std::uint32_t turn = devices == 1 ? 0 : first % devices;
-    RankPosition* positions = positions_of(all, local);
-    const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * devices * slots;
-    std::uint64_t* queue = queue_of(all, local);
-    for (; looks > 0; --looks) {
-        MP_NO_UNROLL
-        for (std::uint32_t left = devices, device = turn; left > 0; --left, device = device + 1 == devices ? 0 : device + 1) {
-            RankPosition& position = positions[device];
-            const Packet* ring = rings + std::uint64_t{device} * slots;
-            const std::uint64_t began = position.next;
-            std::uint64_t next = began;
-            MP_NO_UNROLL
-            do {
-                const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (slots - 1)));
-                if (packet.epoch != next + 1) break;
-                inbox.room = inbox.held < all.spill;
-                if (!inbox.room) break;
-                queue[(first + inbox.held) & (all.spill - 1)] = packet.data;
-                ++inbox.held, ++next;
-                inbox.matched += filter.takes(packet.data);
-                // A full ring has been read by then.
-                inbox.half_read = next - position.told >= (slots + 1) / 2;
-            } while (inbox.goes_on(enough));
-            if (next != began) position.next = next;
-            if (!inbox.goes_on(enough)) return inbox;
-        }
-        pause();
-    }
-    return inbox;
-}
-
-// Gives back the rings that have been read by half: their slots have been read before.
-MP_COLD void give_back(const Ranks& all, std::uint32_t local) {
-    for (std::uint32_t device = 0; device < all.devices; ++device) {
-        RankPosition& position = positions_of(all, local)[device];
-        if (position.next - position.told < (all.slots + 1) / 2) continue;
-        position.told = position.next;
-        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), position.next);
-    }
-}
-
-// Takes in, and gives back what was read.
-MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, int looks) {
-    do {
-        inbox.half_read = false;
-        inbox = look(all, local, inbox, filter, enough, looks);
-        if (inbox.half_read) give_back(all, local);
-    } while (inbox.half_read && inbox.room && inbox.matched < enough);
-}
-// Takes all in. By the leader. False if there was no room for all.
-MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
+MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
     RankState* state = at<RankState>(all.control + all.states) + local;
-    Inbox inbox = inbox_of(*state);
-    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1);
-    state->count = inbox.held;
+    return {state,
+            at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices,
+            at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots,
+            at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill,
+            all.slots,
+            all.spill,
+            all.devices == 1,
+            true,
+            state->first,
+            static_cast<std::uint32_t>(state->count),
+            0};
+}
+
+// Takes what has come into the queue, until `enough` match. By the leader. What it reads again at each look lies in the multiprocessor's cache,
+// but for the packets.
+MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough) {
+    // Where enough may be found before all have been looked at, no device is always the last.
+    std::uint32_t left = inbox.one_device ? 1 : all.devices;
+    std::uint32_t device = inbox.one_device ? 0 : static_cast<std::uint32_t>(clock_cycles()) % left;
+    MP_NO_UNROLL
+    for (; left > 0 && inbox.matched < enough; --left, device = device + 1 == all.devices ? 0 : device + 1) {
+        const Packet* ring = inbox.rings + std::uint64_t{device} * inbox.slots;
+        const RankPosition began = inbox.positions[device];
+        std::uint64_t next = began.next;
+        MP_NO_UNROLL
+        for (; inbox.matched < enough; ++next, ++inbox.held) {
+            const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (inbox.slots - 1)));
+            if (packet.epoch != next + 1) break;
+            inbox.room = inbox.held < inbox.spill;
+            if (!inbox.room) break;
+            inbox.queued(inbox.held) = packet.data;
+            inbox.matched += filter.takes(packet.data);
+        }
+        if (next == began.next) continue;
+        inbox.positions[device].next = next;
+        // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
+        if (next - began.told < (inbox.slots + 1) / 2) continue;
+        inbox.positions[device].told = next;
+        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
+    }
+}
+// Takes all in. False if there was no room for all.
+MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
+    Inbox inbox = inbox_of(all, local);
+    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0});
+    inbox.state->count = inbox.held;
     return inbox.room;
 }
 
@@ -208,13 +193,11 @@ struct Patience {
 };
 
 // Takes `count` that match out of the first `looked` of the queue, the last of which does; what was between them moves up.
-MP_COLD void take_out(const Ranks& all, std::uint32_t local, std::uint32_t first, const Filter filter, std::uint32_t looked, std::uint32_t count,
-                      Notification* out) {
-    const auto queued = [&](std::uint32_t number) -> std::uint64_t& { return queue_of(all, local)[(first + number) & (all.spill - 1)]; };
+MP_COLD void take_out(const Inbox inbox, const Filter filter, std::uint32_t looked, std::uint32_t count, Notification* out) {
     for (std::uint32_t kept = looked, left = count; looked-- > 0;) {
-        const std::uint64_t label = queued(looked);
+        const std::uint64_t label = inbox.queued(looked);
         if (!filter.takes(label))
-            queued(--kept) = label;
+            inbox.queued(--kept) = label;
         else if (--left, out != nullptr)
             out[left] = notification_of(label);
     }
@@ -225,7 +208,7 @@ MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox
                              const WaitBounds bounds) {
     return wait_calling(
         [&](std::uint64_t&) {
-            take_in(all, local, inbox, filter, count, 1);
+            take_in(all, local, inbox, filter, count);
             return inbox.matched == count || !inbox.room;
         },
         bounds);
@@ -241,16 +224,16 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
     WaitResult result = {ok, count, 0};
     if (block().leads()) {
         const Filter filter = filter_of(wanted);
-        RankState* state = state_of(self);
-        Inbox inbox = inbox_of(*state);
-        const std::uint64_t* queue = queue_of(all, self.local);
+        Inbox inbox = inbox_of(all, self.local);
         // What lies in the queue is looked at once, and what comes when it comes.
         std::uint32_t looked = 0;
         MP_NO_UNROLL
         for (; looked < inbox.held && inbox.matched < count; ++looked)
-            inbox.matched += filter.takes(queue[(inbox.first + looked) & (all.spill - 1)]);
+            inbox.matched += filter.takes(inbox.queued(looked));
         if (inbox.matched < count) {
-            take_in(all, self.local, inbox, filter, count, patience.waits ? polls_between_clocks : 1);
+            MP_NO_UNROLL
+            for (int polls = patience.waits ? polls_between_clocks : 1; polls > 0 && inbox.matched < count && inbox.room; --polls)
+                take_in(all, self.local, inbox, filter, count);
             if (patience.waits && inbox.matched < count && inbox.room) {
                 // A copy, so that the words above stay in registers.
                 Inbox late = inbox;
@@ -261,17 +244,18 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
         }
         if (inbox.matched == count) {
             // First, so that it does not wait for what is stored below.
-            fence_for(acquire, all.devices == 1);
+            fence_for(acquire, inbox.one_device);
             result = {ok, count, 0};
             // Out of the queue; what was before them moves up. If nothing was, nothing moves.
-            if (looked != count || out != nullptr) take_out(all, self.local, inbox.first, filter, looked, count, out);
+            if (looked != count || out != nullptr) take_out(inbox, filter, looked, count, out);
+            inbox.first += count;
             inbox.held -= count;
-            state->first = inbox.first + count;
+            inbox.state->first = inbox.first;
         } else {
             result.seen = inbox.matched;
             if (!inbox.room) result.status = no_room;
         }
-        state->count = inbox.held;
+        inbox.state->count = inbox.held;
         // A wildcard is all ones, as nobody is.
         if (patience.reports && result.failed())
             report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
