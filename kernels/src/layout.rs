@@ -10,6 +10,8 @@ shared_constants! {
     pub const PACKET: u64 = 16 as packet_size;
     /// Bytes of a message in one packet; of 32 bits, so that dividing by it is cheap.
     pub const PACKET_BYTES: u32 = 12 as packet_bytes;
+    /// Packets of a message that a thread takes at most in the quick way, for which a block has threads enough.
+    pub const PACKETS_A_THREAD: u32 = 2 as packets_a_thread;
     /// Slots for packets of one pair: how many small messages may be on their way or not yet taken.
     pub const PACKET_SLOTS: u64 = 4 as packet_slots;
     /// Bytes between two signals: a cache line.

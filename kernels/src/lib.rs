@@ -53,6 +53,20 @@ pub const KERNELS: &[&str] = &[
     "mp_steps_few",
 ];
 
+/// Threads of a block that suit messages of `bytes` bytes as packets: one for each packet, or if these are more than 512 for each
+/// [`PACKETS_A_THREAD`]; more take longer to start and to meet. A multiple of 32, 512 at most, with which a kernel of messages has registers
+/// for all it does.
+///
+/// ```
+/// assert_eq!([0, 384, 385, 6144, 8192].map(mp_kernels::packet_threads), [32, 32, 64, 512, 352]);
+/// ```
+pub fn packet_threads(bytes: u64) -> u32 {
+    const MOST: u64 = 512;
+    let packets = bytes.div_ceil(PACKET_BYTES.into());
+    let each = if packets > MOST { PACKETS_A_THREAD } else { 1 };
+    (packets.div_ceil(each.into()).clamp(1, MOST) as u32).next_multiple_of(32)
+}
+
 /// The program holds no GPU code, because no nvcc was found when it was built.
 ///
 /// See [the crate](crate) for an example.

@@ -142,7 +142,7 @@ enum What {
         #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(20..=10_000_000))]
         rounds: u64,
         /// Threads of the block in the kernel forms. Default: as many as suit the size.
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=768))]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=512))]
         threads: Option<u32>,
     },
     /// How fast one rank writes into the other's memory.

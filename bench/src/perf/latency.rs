@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use gdsync::{Arg, Dims};
 use libmp::{FusedStream, Operation, Recv, Region, Send, Step};
-use mp_kernels::WaitBounds;
+use mp_kernels::{WaitBounds, packet_threads};
 
 use super::kernel::Watch;
 use super::{BATCH, Rank, bar, block_threads, quantile, soon};
@@ -426,21 +426,13 @@ fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
     PingPong { untimed_rounds: UNTIMED, timed_rounds, serves, ..PingPong::default() }
 }
 
-/// The same for messages. Their kernels have at most 512, which take two packets each where that is not enough for one.
-fn message_threads(plan: &Plan, size: u64) -> u32 {
-    let packets = size.div_ceil(mp_kernels::PACKET_BYTES.into());
-    let two = || (packets.div_ceil(2) as u32).next_multiple_of(32);
-    let suitable =
-        if (513..=1024).contains(&packets) { two() } else { suitable_threads(size).min(512) };
-    plan.threads.unwrap_or(suitable)
-}
-
 fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let pairs = Pairs::new(rank, size)?;
     let sends = [pairs.sends[0].handle()?.message, pairs.sends[1].handle()?.message];
     let recvs = [pairs.recvs[0].handle()?.message, pairs.recvs[1].handle()?.message];
     // What goes as packets needs one pair, since there is no buffer to post.
     let packets = recvs[0].inbox != 0;
+    let suitable = if packets { packet_threads(size) } else { suitable_threads(size).min(512) };
     // The serving side is one message ahead, see mp_perf_messages.
     let first = usize::from(rank.leads());
     let two = [sends[first], sends[1 - first], recvs[0], recvs[1]];
@@ -456,7 +448,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             ("mp_perf_messages", vec![Arg::new(&two)])
         };
         let args = [handles, rest.to_vec()].concat();
-        let dims = Dims::linear(1, message_threads(plan, size));
+        let dims = Dims::linear(1, plan.threads.unwrap_or(suitable));
         // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, name, dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;

@@ -13,6 +13,9 @@ constexpr std::uint64_t packet_size = 16;
 // Bytes of a message in one packet; of 32 bits, so that dividing by it is cheap.
 constexpr std::uint32_t packet_bytes = 12;
 
+// Packets of a message that a thread takes at most in the quick way, for which a block has threads enough.
+constexpr std::uint32_t packets_a_thread = 2;
+
 // Slots for packets of one pair: how many small messages may be on their way or not yet taken.
 constexpr std::uint64_t packet_slots = 4;
 

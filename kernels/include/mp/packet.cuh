@@ -111,8 +111,6 @@ MP_COLD WaitResult wait_message(const Packet* slot, std::uint64_t epoch, const W
 // all in whole words. What there is of it is worked out once, and the rest before what is waited for, so that nothing of it is
 // on the way of a packet.
 struct Share {
-    static constexpr std::uint32_t pieces = 2;
-
     // Bytes of the message from the thread's first piece on, and from one of its pieces to the next; `far` if no thread has two.
     std::int32_t bytes;
     std::int32_t apart;
@@ -127,7 +125,7 @@ struct Share {
         const std::uint32_t count = packets_of(len);
         const std::uint32_t left = static_cast<std::uint32_t>(len) - packet_bytes * group.rank();
         bytes = group.rank() < count ? static_cast<std::int32_t>(left) : no_piece;
-        if (!as_packets || (memory | len) % 4 != 0 || count > pieces * group.size()) bytes = no_shares;
+        if (!as_packets || (memory | len) % 4 != 0 || count > packets_a_thread * group.size()) bytes = no_shares;
         apart = count > group.size() ? static_cast<std::int32_t>(packet_bytes * group.size()) : far;
         keep(bytes);
         keep(apart);
@@ -147,13 +145,13 @@ struct Share {
     // A packet for each of the thread's pieces: the first to `slot`, the next a group further.
     template <class Group>
     MP_DEVICE void store_packets(Group group, Packet* slot, const std::uint32_t* words, std::uint64_t epoch) const {
-        is_one() ? store_some<1>(group, slot, words, epoch) : store_some<pieces>(group, slot, words, epoch);
+        is_one() ? store_some<1>(group, slot, words, epoch) : store_some<packets_a_thread>(group, slot, words, epoch);
     }
 
     // Waits a while for the packets of the thread's pieces; false if one has not come. Otherwise the pieces are written.
     template <class Group>
     MP_DEVICE bool take_packets(Group group, const Packet* slot, std::uint32_t* words, std::uint64_t epoch) const {
-        return is_one() ? take_some<1>(group, slot, words, epoch) : take_some<pieces>(group, slot, words, epoch);
+        return is_one() ? take_some<1>(group, slot, words, epoch) : take_some<packets_a_thread>(group, slot, words, epoch);
     }
 
 private:

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gdsync::{Arg, Buffer, Device, Dims, Stream, Word64};
-use mp_kernels::{FEW_STEPS, MAX_STEPS, Meeting, Message, PACKET_BYTES, StepKind};
+use mp_kernels::{FEW_STEPS, MAX_STEPS, Meeting, Message, StepKind, packet_threads};
 
 use super::{Endpoint, Use, broken};
 use crate::data::plane::Plane;
@@ -306,17 +306,13 @@ fn launch_as<const COUNT: usize>(
     Ok(tell.is_some())
 }
 
-/// Threads of a block that suit a message: one for each packet or for two, or what its copy keeps busy. More take longer to start
-/// and to meet.
+/// Threads of a block that suit a message: those for its packets, or what its copy keeps busy.
 fn threads_for(message: &Message) -> u32 {
-    let threads = match message.inbox {
-        0 => message.len.div_ceil(WIDE).min(COPYING),
-        _ => match message.len.div_ceil(PACKET_BYTES.into()) {
-            each @ ..=COPYING => each,
-            more => more.div_ceil(2).min(COPYING),
-        },
-    };
-    (threads.max(1) as u32).next_multiple_of(32)
+    if message.inbox != 0 {
+        return packet_threads(message.len);
+    }
+    let threads = message.len.div_ceil(WIDE).clamp(1, COPYING);
+    (threads as u32).next_multiple_of(32)
 }
 
 /// Blocks that share messages in one piece of up to so many bytes.
