@@ -22,9 +22,16 @@ pub struct CompletionQueue {
     queue: NonNull<ibv_cq>,
     context: Arc<Context>,
     capacity: u32,
-    /// The queue pairs that report here. Locked while polling: two threads that poll at once would otherwise
-    /// retire the requests of a queue pair out of order.
-    reporters: Mutex<HashMap<u32, Weak<Queues>>>,
+    /// Locked while polling: two threads that poll at once would otherwise retire the requests of a queue pair out of order.
+    reports: Mutex<Reports>,
+}
+
+#[derive(Default)]
+struct Reports {
+    /// The queue pairs that report here.
+    by: HashMap<u32, Weak<Queues>>,
+    /// What the library writes to.
+    entries: [ibv_wc; BATCH],
 }
 
 // SAFETY: libibverbs serialises the calls on a completion queue.
@@ -48,8 +55,8 @@ impl CompletionQueue {
         })?;
         // SAFETY: the library has set it, possibly to more than asked for.
         let capacity = unsafe { queue.as_ref().cqe }.max(0) as u32;
-        let reporters = Mutex::default();
-        Ok(Arc::new(Self { queue, context: context.clone(), capacity, reporters }))
+        let reports = Mutex::default();
+        Ok(Arc::new(Self { queue, context: context.clone(), capacity, reports }))
     }
 
     /// Completions that it has room for.
@@ -86,16 +93,16 @@ impl CompletionQueue {
 
     /// Hands up to `most` completions to `give`.
     fn take(&self, most: usize, mut give: impl FnMut(Completion)) -> Result<()> {
-        let mut entries = [ibv_wc::default(); BATCH];
         let most = most.min(BATCH);
-        let reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let Reports { by, entries } = &mut *reports;
         // SAFETY: the queue is alive and `entries` has room for `most`, which is at most 16.
         let count = unsafe { ibv_poll_cq(self.queue.as_ptr(), most as i32, entries.as_mut_ptr()) };
         let count = usize::try_from(count).map_err(|_| {
             self.context.failed("ibv_poll_cq", "completions", returned_errno(count))
         })?;
         for wc in entries.iter().take(count) {
-            let queues = reporters.get(&wc.qp_num).and_then(Weak::upgrade);
+            let queues = by.get(&wc.qp_num).and_then(Weak::upgrade);
             // Otherwise the queue pair is gone, and nobody waits for its requests.
             if let Some(request) = queues.and_then(|queues| queues.complete(wc.wr_id)) {
                 give(Completion::new(wc, &request));
@@ -105,12 +112,12 @@ impl CompletionQueue {
     }
 
     pub(super) fn add(&self, qp_num: u32, queues: &Arc<Queues>) {
-        let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
-        reporters.insert(qp_num, Arc::downgrade(queues));
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.by.insert(qp_num, Arc::downgrade(queues));
     }
 
     pub(super) fn remove(&self, qp_num: u32) {
-        self.reporters.lock().unwrap_or_else(PoisonError::into_inner).remove(&qp_num);
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).by.remove(&qp_num);
     }
 
     pub(super) fn as_ptr(&self) -> *mut ibv_cq {
