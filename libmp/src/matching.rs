@@ -346,6 +346,12 @@ impl<R, A> Matcher<R, A> {
         self.unexpected.entries.len()
     }
 
+    /// Whether neither requests nor messages wait.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.posted.entries.is_empty() && self.unexpected.entries.is_empty()
+    }
+
     /// Posts a pattern: it gets the earliest arrival that it matches, or waits for one.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, request: R) -> Post<R, A> {

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use common::{PASSES, SOON, each_path, on_every_path, on_threads, ranks, stay_to_the_end};
@@ -723,6 +724,120 @@ fn options_that_differ_or_make_no_sense_are_refused_everywhere() {
         assert!(error.contains("a chunk of 100 bytes: from 4096"), "{error}");
         world.finish().unwrap();
     });
+}
+
+/// What a receive that is no request gets, as soon as there is something.
+fn get_soon(
+    messages: &Tagged,
+    room: &mut [u8],
+    from: Source,
+    tag: Tag,
+) -> Result<Option<Status>, Error> {
+    let bytes = (NonNull::from(&mut *room).cast::<u8>(), room.len());
+    // SAFETY: the bytes are this call's.
+    unsafe { messages.recv_soon(bytes, from, tag) }
+}
+
+#[test]
+fn a_receive_that_is_no_request_gets_what_a_request_would_or_leaves_it() {
+    for path in common::paths() {
+        println!("MP_PATH={path}");
+        let (_worlds, [one, two]) = pair(path, Options::default());
+        let get = |room: &mut [u8], tag: Tag| {
+            let deadline = soon();
+            loop {
+                match get_soon(&two, room, Source::Rank(0), tag) {
+                    Ok(None) => assert!(!deadline.expired(), "it does not come"),
+                    other => return other,
+                }
+            }
+        };
+        for (tag, len) in (0..).zip([0, 1, 8, 39, 40, 41, 264, 265, 300, 8191, 8192]) {
+            one.send(&bytes(len, 2), 1, tag, soon()).unwrap();
+            let mut room = vec![0xee; len + 3];
+            let status = get(&mut room, if len % 2 == 0 { Tag::Any } else { Tag::Is(tag) });
+            assert_eq!(status.unwrap(), Some(Status { source: 0, tag, bytes: len }));
+            assert!(room[..len] == bytes(len, 2) && room[len..] == [0xee; 3], "{len} bytes");
+            // The next one is whole.
+            one.send(&bytes(len, 3), 1, tag, soon()).unwrap();
+            if len > 0 {
+                let error = get(&mut room[..len - 1], Tag::Any).unwrap_err();
+                assert!(matches!(error, Error::Truncated { .. }), "{error}");
+            } else {
+                get(&mut room, Tag::Any).unwrap();
+            }
+        }
+        let mut room = [0; 8];
+        let nothing = |room: &mut [u8], from, tag| {
+            assert_eq!(get_soon(&two, room, from, tag).unwrap(), None);
+        };
+        let send = |tag: u64| one.send(&tag.to_ne_bytes(), 1, tag, soon()).unwrap();
+        let take = |room: &mut [u8; 8], tag: u64| {
+            let got = two.recv(room, 0, tag, soon()).unwrap();
+            assert_eq!((got.tag, u64::from_ne_bytes(*room)), (tag, tag));
+        };
+        // Not from whoever it may be, and not past one with another tag: neither before nor after that is known to wait.
+        send(1);
+        send(2);
+        nothing(&mut room, Source::Any, Tag::Any);
+        nothing(&mut room, Source::Rank(0), Tag::Is(2));
+        take(&mut room, 2);
+        nothing(&mut room, Source::Rank(0), Tag::Is(1));
+        take(&mut room, 1);
+        // Nor before a receive that was posted.
+        let mut first = [0u64];
+        two.scope(|scope| {
+            let mut posted = scope.irecv(&mut first, 0, Tag::Any).unwrap();
+            send(3);
+            nothing(&mut room, Source::Rank(0), Tag::Is(3));
+            assert_eq!(posted.wait(soon()).unwrap().tag, 3);
+        });
+        // What is offered becomes a request.
+        let long = bytes(100_000, 4);
+        let got = std::thread::scope(|scope| {
+            scope.spawn(|| one.send(&long, 1, 5, soon()).unwrap());
+            let mut room = vec![0; long.len()];
+            two.recv(&mut room, 0, 5, soon()).unwrap();
+            room
+        });
+        assert!(got == long);
+    }
+}
+
+#[test]
+fn receives_that_are_no_requests_do_not_keep_the_others_of_their_rank_waiting() {
+    for path in common::paths() {
+        println!("MP_PATH={path}");
+        let (worlds, all) = in_hand(path, 3, Options::default());
+        let len = 600_000;
+        let (from, into) = (bytes(len, 1), worlds[0].alloc::<u8>(&Device::Host, len).unwrap());
+        all[2].scope(|sends| {
+            let mut recv = all[0].irecv(&into, 2, 7).unwrap();
+            let mut send = sends.isend(&from, 0, 7).unwrap();
+            let deadline = soon();
+            let mut room = [0; 8];
+            let mut get = || get_soon(&all[0], &mut room, Source::Rank(1), Tag::Is(1)).unwrap();
+            let send_one = || all[1].send(&[1u64], 0, 1, deadline).unwrap();
+            // Until the other is matched these are requests, too.
+            loop {
+                send_one();
+                if get().is_some() {
+                    break;
+                }
+                all[0].recv(&mut [0u64], 1, 1, deadline).unwrap();
+            }
+            // From now on nothing else is called for rank 0.
+            while send.test().unwrap().is_none() {
+                send_one();
+                while get().is_none() {
+                    assert!(!deadline.expired());
+                }
+                assert!(!deadline.expired());
+            }
+            recv.wait(deadline).unwrap();
+        });
+        assert!(into.to_vec().unwrap() == from);
+    }
 }
 
 #[test]

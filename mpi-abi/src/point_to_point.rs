@@ -244,6 +244,21 @@ unsafe fn start_recv(call: &str, comm: &Comm, bytes: Bytes, from: c_int, tag: c_
     expect(call, unsafe { comm.messages.start_recv(bytes, from, tag) })
 }
 
+/// Receives.
+///
+/// # Safety
+/// As [`Message::send`].
+#[inline(always)]
+unsafe fn recv(call: &str, comm: &Comm, bytes: Bytes, from: c_int, tag: c_int) -> tagged::Status {
+    let (source, label) = pattern(call, from, tag);
+    // SAFETY: the caller's promise.
+    if let Some(got) = expect(call, unsafe { comm.messages.recv_soon(bytes, source, label) }) {
+        return got;
+    }
+    // SAFETY: as above.
+    finish(call, comm, unsafe { start_recv(call, comm, bytes, from, tag) })
+}
+
 /// Whether a message is between ranks and of the host's memory, as most are.
 #[inline]
 fn is_plain(datatype: Handle, other: c_int) -> bool {
@@ -407,8 +422,7 @@ entries! {
     ) {
         let comm = comm(CALL, handle);
         if is_plain(datatype, other) {
-            let ticket = start_recv(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag);
-            let got = finish(CALL, &comm, ticket);
+            let got = recv(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag);
             Status::put(status, got.source as c_int, got.tag as c_int, got.bytes);
             return crate::abi::SUCCESS;
         }

@@ -216,9 +216,14 @@ impl Tagged {
         let len = size_of_val(data);
         let memory = lent(bytemuck::cast_slice_mut::<T, u8>(data).as_mut_ptr(), len);
         let (from, tag) = (from.into(), tag.into());
-        let ticket = self.shared.receive(from, tag, memory)?;
         let what = || self.shared.of_receive(from, tag);
-        let outcome = self.shared.wait_or_abandon(ticket, &what, deadline)?;
+        let outcome = match self.shared.receive_soon(from, tag, &memory)? {
+            Some(outcome) => outcome,
+            None => {
+                let ticket = self.shared.receive(from, tag, memory)?;
+                self.shared.wait_or_abandon(ticket, &what, deadline)?
+            }
+        };
         self.shared.status(outcome, &what)
     }
 

@@ -417,14 +417,26 @@ impl Rings {
         words[at].load(Ordering::Relaxed) == self.taken.lines + 1
     }
 
-    /// Takes the next line, if there is one.
+    /// The next line, if there is one.
     #[inline]
-    pub fn take_line(&mut self) -> Option<[u64; WORDS]> {
+    pub fn next_line(&self) -> Option<[u64; WORDS]> {
         let number = self.taken.lines;
         let at = self.layout.line_at(number) / WORD;
         let words = self.words.atomics().unwrap_or_default();
-        let line = line::numbered(&words[at..], number + 1)?;
+        line::numbered(&words[at..], number + 1)
+    }
+
+    /// The next line is taken.
+    #[inline]
+    pub fn pass_line(&mut self) {
         self.taken.lines += 1;
+    }
+
+    /// Takes the next line, if there is one.
+    #[inline]
+    pub fn take_line(&mut self) -> Option<[u64; WORDS]> {
+        let line = self.next_line()?;
+        self.pass_line();
         Some(line)
     }
 

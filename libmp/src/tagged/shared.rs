@@ -23,6 +23,11 @@ use crate::transport::Call;
 const LOOKS: u32 = 4;
 /// Pauses of a wait between two looks at everything else of the rank.
 const ASIDE: u32 = 8;
+/// How often a receive looks for its message before it becomes a request: a microsecond or two, in which a message comes to another core and
+/// its answer back.
+const SOON: usize = 8;
+/// Of receives that get their message like this one in so many looks at everything else of the rank.
+const EACH: u64 = 64;
 
 /// What is shared, as those hold it who use it.
 #[derive(Clone)]
@@ -89,6 +94,31 @@ impl Shared {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
         let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
         self.with(&what, |engine, way| engine.receive(way, pattern, |it| *it = memory))
+    }
+
+    /// Receives what comes within a moment, as [`Engine::receive_next`].
+    #[inline]
+    pub(super) fn receive_soon(
+        &self,
+        from: Source,
+        tag: Tag,
+        memory: &Memory,
+    ) -> Result<Option<Outcome>> {
+        let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
+        let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
+        for _ in 0..SOON {
+            let (got, moved) = self.with(&what, |engine, way| {
+                Ok((engine.receive_next(way, &pattern, memory)?, engine.moved()))
+            })?;
+            if got.is_some() {
+                if moved.is_multiple_of(EACH) {
+                    self.help();
+                    self.plane.progress();
+                }
+                return Ok(got);
+            }
+        }
+        Ok(None)
     }
 
     /// Looks for something, once.

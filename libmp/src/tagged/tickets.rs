@@ -120,6 +120,31 @@ impl Tagged {
         self.shared.with(&what, |engine, way| engine.receive(way, pattern, |it| it.lend(bytes)))
     }
 
+    /// Receives into bytes anywhere in host memory what comes from one rank within a microsecond or two, if no other receive and no other message of
+    /// these tagged messages waits. Nothing otherwise: what is then not there yet [a receive that is started](Self::start_recv) gets.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv), but for the deadline.
+    ///
+    /// # Safety
+    /// The bytes are valid, and nobody else uses them, during the call.
+    #[inline]
+    pub unsafe fn recv_soon(
+        &self,
+        bytes: (NonNull<u8>, usize),
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<Status>> {
+        let (from, tag) = (from.into(), tag.into());
+        match self.shared.receive_soon(from, tag, &staying(bytes))? {
+            Some(Outcome::Done(status)) => Ok(Some(status)),
+            None => Ok(None),
+            Some(outcome) => {
+                self.shared.status(outcome, &|| self.shared.of_receive(from, tag)).map(Some)
+            }
+        }
+    }
+
     /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one if it
     /// was truncated, are over. `each` only takes note: in a call of the same messages it would wait for itself.
     ///
