@@ -20,7 +20,8 @@
 //! Each rank opens a window in which every other has rings that it alone writes: lines of 64 bytes (tag, length, up to 40 bytes of
 //! message, of which the lines behind have more), longer messages up to the limit behind them, and pieces of those that were offered and are wanted. Room is credit, which the
 //! reader writes back. An offered message in a region, or in lent memory that stays, is read straight out of the sender's memory where the
-//! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs.
+//! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs. A receive from one rank
+//! that is waited for takes the next line from there itself, for a moment, as long as nothing else waits that might be meant; only then it becomes a request.
 //!
 //! Memory that the CPU does not reach is offered whatever its length. Where the receiver's device maps it, as GPUs with peer access and processes of one
 //! host do, a stream of the receiver's device copies it when it is wanted, and may be read, straight into the receiver's memory. The last few mappings

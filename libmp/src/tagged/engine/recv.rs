@@ -48,9 +48,8 @@ impl Engine {
             return Ok(None);
         };
         let Peer { rings, out, streams, incoming, .. } = &mut self.peers[source as usize];
-        if !(out.is_empty() && streams.is_empty() && incoming.is_empty())
-            || !(0..NEXT).any(|_| rings.has_line())
-        {
+        let is_idle = out.is_empty() && streams.is_empty() && incoming.is_empty();
+        if !is_idle || (0..NEXT).all(|_| !rings.has_line()) {
             return Ok(None);
         }
         let Some(words) = rings.next_line() else { return Ok(None) };
