@@ -419,6 +419,7 @@ fn messages_between_gpus_are_read_out_of_the_senders_memory_and_timed() {
 fn what_the_application_copies_is_timed_while_messages_go() {
     const LEN: usize = 16 * MIB;
     let device = Device::cuda(0).unwrap();
+    let others = [Some(device.clone()), Device::cuda(1).ok()];
     let victim = |kind: &str| {
         let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
         let pinned = device.alloc_pinned::<u8>(LEN).unwrap();
@@ -435,15 +436,18 @@ fn what_the_application_copies_is_timed_while_messages_go() {
         });
         median(times.collect())
     };
-    for staged in [true, false] {
-        beside(&device, &victim, &Options { staged, ..Options::default() });
+    for other in others.into_iter().flatten() {
+        for staged in [true, false] {
+            let options = Options { staged, ..Options::default() };
+            beside([&device, &other], &victim, &options);
+        }
     }
 }
 
-/// The same for one way of messages.
-fn beside(device: &Device, victim: &(dyn Fn(&str) -> f64 + Sync), options: &Options) {
+/// The same for one way of messages, between two ranks with memory of these.
+fn beside(devices: [&Device; 2], victim: &(dyn Fn(&str) -> f64 + Sync), options: &Options) {
     const LEN: usize = 16 * MIB;
-    println!("staged: {}", options.staged);
+    println!("between {} and {}, staged: {}", devices[0], devices[1], options.staged);
     println!(
         "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
     );
@@ -455,6 +459,7 @@ fn beside(device: &Device, victim: &(dyn Fn(&str) -> f64 + Sync), options: &Opti
             std::thread::scope(|scope| {
                 let ranks = scope.spawn(move || {
                     on_threads(World::threads(2).unwrap(), |world| {
+                        let device = devices[world.rank()];
                         let pair = Pair::new(world, device, LEN, options);
                         let mut goes_on = true;
                         while goes_on {
@@ -483,5 +488,61 @@ fn beside(device: &Device, victim: &(dyn Fn(&str) -> f64 + Sync), options: &Opti
             "{kind}: {alone:.0}; {:.0} ({:+.1} %); {:.0} ({:+.1} %)",
             beside[0], slower[0], beside[1], slower[1]
         );
+    }
+}
+
+/// What work of the application on the driver's default stream, which others' blocking streams would wait for, costs messages: beside the same
+/// work on a stream of its own.
+#[test]
+#[ignore = "needs a GPU"]
+fn messages_are_timed_while_the_application_works_on_the_default_stream() {
+    const LEN: usize = 4 * MIB;
+    let device = Device::cuda(0).unwrap();
+    let rate = |by: Option<bool>| {
+        let stop = AtomicBool::new(false);
+        let work = |default: bool| {
+            let memory = [(); 2].map(|()| device.alloc::<u8>(MIB).unwrap());
+            let [to, from] = memory.each_ref().map(|it| it.device_address().unwrap());
+            let stream = device.stream().unwrap();
+            let mut count = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..8 {
+                    if default {
+                        // SAFETY: both have so many bytes, and live until the stream is synchronised.
+                        let copied = unsafe {
+                            sys::cuMemcpyDtoDAsync_v2(to, from, MIB, std::ptr::null_mut())
+                        };
+                        assert_eq!(copied, sys::CUresult::CUDA_SUCCESS);
+                    } else {
+                        stream.copy(&memory[0], &memory[1]).unwrap();
+                    }
+                }
+                // SAFETY: a call of the driver; a context is current, which the device has made.
+                let done = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
+                assert_eq!(done, sys::CUresult::CUDA_SUCCESS);
+                stream.synchronize(soon()).unwrap();
+                count += 8;
+            }
+            count
+        };
+        std::thread::scope(|scope| {
+            let worker = by.map(|default| scope.spawn(move || work(default)));
+            let rates = on_threads(World::threads(2).unwrap(), |world| {
+                let options = Options { staged: true, ..Options::default() };
+                let pair = Pair::new(world, &device, LEN, &options);
+                let rates = [(); 5].map(|()| pair.rate(LEN, || pair.message(LEN)));
+                pair.world.finish().unwrap();
+                median(rates.to_vec())
+            });
+            stop.store(true, Ordering::Relaxed);
+            (rates[0], worker.map_or(0, |worker| worker.join().unwrap()))
+        })
+    };
+    let (alone, _) = rate(None);
+    println!("4 MiB by way of the host, GB/s: alone {alone:.2}");
+    for (what, default) in [("a stream of its own", false), ("the default stream", true)] {
+        let (beside, count) = rate(Some(default));
+        assert!(count > 0, "it has not worked");
+        println!("while the application copies on {what}: {beside:.2}, {count} copies of 1 MiB");
     }
 }

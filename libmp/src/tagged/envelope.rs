@@ -23,7 +23,7 @@ pub(super) type Inside = [u64; WORDS - 3];
 /// Words of a message in a line behind its first.
 const BEHIND: usize = WORDS - 1;
 /// The most lines of a message.
-const MOST: usize = 5;
+pub(super) const MOST: usize = 5;
 /// Bytes of a message in so many lines.
 pub(super) const IN_LINES: usize = size_of::<InLines>();
 /// These bytes, as words.

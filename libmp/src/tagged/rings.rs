@@ -11,7 +11,7 @@ use gdsync::Buffer;
 use super::Options;
 use super::engine::Way;
 use super::envelope::{
-    Envelope, IN_LINES, INSIDE, InLines, LINE, NO_WORDS, WORDS, divide, join, lines,
+    Envelope, IN_LINES, INSIDE, InLines, LINE, MOST, NO_WORDS, WORDS, divide, join, lines,
 };
 use super::memory::{Memory, read};
 use crate::error::{Error, Result};
@@ -27,6 +27,8 @@ const COST: u64 = LINE as u64;
 const AHEAD: u64 = 4;
 /// The same of the lines of messages of a few, each of which takes less time.
 const FEW_AHEAD: u64 = 8;
+/// So many lines' worth of the eager ring are looked at while a message is waited for.
+const EAGER_LINES: usize = 8;
 
 /// Where the rings of a rank are in the stretch of memory that it writes.
 #[derive(Debug, Clone, Copy)]
@@ -415,6 +417,21 @@ impl Rings {
         let at = self.layout.line_at(self.taken.lines) / WORD;
         let words = self.words.atomics().unwrap_or_default();
         words[at].load(Ordering::Relaxed) == self.taken.lines + 1
+    }
+
+    /// Looks at what may come with the next line – the lines of a message of a few, the first of the eager ring – for who waits for that line: it
+    /// comes from the writer's core when the line does then, not after it.
+    #[inline]
+    pub fn expect_more(&self) {
+        let Rings { layout, taken, .. } = self;
+        let words = self.words.atomics().unwrap_or_default();
+        for behind in 1..MOST as u64 {
+            words[layout.line_at(taken.lines + behind) / WORD].load(Ordering::Relaxed);
+        }
+        for line in 0..EAGER_LINES {
+            let at = (taken.eager as usize + line * LINE) & (layout.eager - 1);
+            words[(layout.eager_at() + at) / WORD].load(Ordering::Relaxed);
+        }
     }
 
     /// The next line, if there is one.

@@ -8,8 +8,10 @@ use crate::tagged::envelope::{Envelope, Inside, NO_WORDS, WORDS};
 use crate::tagged::memory::{Memory, write};
 use crate::tagged::pool::Ticket;
 
-/// Looks at the next line of a rank whose message is waited for without a request: a fraction of a microsecond.
-const NEXT: usize = 128;
+/// Looks at the next line of a rank whose message is waited for without a request: a fraction of a microsecond; and of these so many before one at what
+/// may come with it.
+const NEXT: usize = 16;
+const FEW: usize = 8;
 /// Lines that are taken from one rank before the next has its turn.
 const BURST: usize = 32;
 
@@ -49,7 +51,14 @@ impl Engine {
         };
         let Peer { rings, out, streams, incoming, .. } = &mut self.peers[source as usize];
         let is_idle = out.is_empty() && streams.is_empty() && incoming.is_empty();
-        if !is_idle || (0..NEXT).all(|_| !rings.has_line()) {
+        let comes = |_| {
+            let comes = (0..FEW).any(|_| rings.has_line());
+            if !comes {
+                rings.expect_more();
+            }
+            comes
+        };
+        if !is_idle || !(0..NEXT).any(comes) {
             return Ok(None);
         }
         let Some(words) = rings.next_line() else { return Ok(None) };
