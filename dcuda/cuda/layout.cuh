@@ -73,14 +73,17 @@ struct Pairs {
     std::uint64_t across;
     // 1: each word is compared.
     std::uint64_t check;
+    // Notifications of another tag that lie in each rank's queue meanwhile.
+    std::uint64_t pending;
 };
-static_assert(sizeof(Pairs) == 48 && alignof(Pairs) == 8);
+static_assert(sizeof(Pairs) == 56 && alignof(Pairs) == 8);
 static_assert(offsetof(Pairs, memory) == 0);
 static_assert(offsetof(Pairs, room) == 8);
 static_assert(offsetof(Pairs, bytes) == 16);
 static_assert(offsetof(Pairs, turns) == 24);
 static_assert(offsetof(Pairs, across) == 32);
 static_assert(offsetof(Pairs, check) == 40);
+static_assert(offsetof(Pairs, pending) == 48);
 
 // Exchange and computation, together or each alone.
 struct Overlap {

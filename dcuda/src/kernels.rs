@@ -64,6 +64,8 @@ shared_structs! {
         pub across: u64,
         /// 1: each word is compared.
         pub check: u64,
+        /// Notifications of another tag that lie in each rank's queue meanwhile.
+        pub pending: u64,
     }
 
     /// Exchange and computation, together or each alone.

@@ -9,6 +9,9 @@ use crate::kernels::Pairs;
 use crate::machine::{Machine, Plan, address, on_devices};
 use crate::table::{Line, Unit};
 
+/// Notifications that may lie in a rank's queue: half of what it has room for.
+const MOST_PENDING: u64 = 512;
+
 /// Which messages.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Messages {
@@ -22,6 +25,9 @@ pub struct Messages {
     /// Bytes that all messages on their way may have together: larger messages of many pairs are left out.
     #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     most: u64,
+    /// Notifications of another tag that lie in each rank's queue all the time, so that every wait passes over them. By ranks, not on streams.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_PENDING))]
+    pending: u64,
 }
 
 /// Checks and measures: one way times, and how many messages all pairs send in a second.
@@ -47,7 +53,7 @@ pub fn run(plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
                 lines.extend(of_pairs(machine, plan, messages, across, pairs)?);
             }
         }
-        if machine.world.size() == 2 {
+        if machine.world.size() == 2 && messages.pending == 0 {
             lines.extend(on_stream(machine, plan, messages)?);
         }
         Ok(lines)
@@ -71,9 +77,13 @@ fn of_pairs(
     world.window(&(0..u64::from(ranks)).map(share).collect::<Vec<_>>())?;
     let all_pairs = f64::from(world.size()) / 2.0;
     let form = format!(
-        "{pairs} pair{} {}",
+        "{pairs} pair{} {}{}",
         if pairs == 1 { "" } else { "s" },
-        if across { "on two devices" } else { "on one device" }
+        if across { "on two devices" } else { "on one device" },
+        match messages.pending {
+            0 => String::new(),
+            pending => format!(", {pending} others in each queue"),
+        }
     );
     let mut lines = Vec::new();
     for bytes in sizes {
@@ -84,6 +94,7 @@ fn of_pairs(
             turns: plan.check,
             across: across.into(),
             check: 1,
+            pending: messages.pending,
         };
         memory.slice(0..2)?.write(&[0; 2])?;
         machine.run(&world, "dcuda_pingpong", args)?;

@@ -192,15 +192,61 @@ struct Patience {
     bool reports;
 };
 
-// Takes `count` that match out of the first `looked` of the queue, the last of which does; what was between them moves up.
-MP_COLD void take_out(const Inbox inbox, const Filter filter, std::uint32_t looked, std::uint32_t count, Notification* out) {
-    for (std::uint32_t kept = looked, left = count; looked-- > 0;) {
+// What a look at the queue has found.
+struct Looked {
+    std::uint32_t looked;   // at so many
+    std::uint32_t matched;  // of those
+    std::uint32_t first;    // Of those that match, or how many were looked at if none does.
+};
+// Looks on through a queue that is not short, until `count` match.
+MP_COLD Looked look_on(const Inbox inbox, const Filter filter, std::uint32_t count, Looked found) {
+    constexpr std::uint32_t at_once = 16;  // loads under way
+    MP_NO_UNROLL
+    while (found.looked < inbox.held && found.matched < count) {
+        std::uint64_t labels[at_once];
+        // Behind the last one is what was there before, which nobody looks at.
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k) labels[k] = inbox.queued(found.looked + k);
+        std::uint32_t takes = 0;
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k) takes |= static_cast<std::uint32_t>(filter.takes(labels[k])) << k;
+        const std::uint32_t rest = inbox.held - found.looked;
+        if (rest < at_once) takes &= (1u << rest) - 1;
+        if (takes == 0) {
+            found.looked += rest < at_once ? rest : at_once;
+            if (found.matched == 0) found.first = found.looked;
+            continue;
+        }
+        MP_NO_UNROLL
+        for (std::uint32_t k = 0; k < at_once && k < rest && found.matched < count; ++k, ++found.looked)
+            if ((takes >> k & 1) != 0 && found.matched++ == 0) found.first = found.looked;
+    }
+    return found;
+}
+
+// Takes `count` that match out of the first `looked` of the queue, the last of which does and the first of which is not before `first`. What is before
+// them moves up, or what is behind them down, whichever is less. Returns the queue's new first.
+MP_COLD std::uint64_t take_out(const Inbox inbox, const Filter filter, const Looked found, std::uint32_t count, Notification* out) {
+    if (inbox.held - found.first < found.looked) {
+        std::uint32_t kept = found.first, taken = 0;
+        MP_NO_UNROLL
+        for (std::uint32_t i = found.first; i < inbox.held; ++i) {
+            const std::uint64_t label = inbox.queued(i);
+            if (i >= found.looked || !filter.takes(label))
+                inbox.queued(kept++) = label;
+            else if (out != nullptr)
+                out[taken++] = notification_of(label);
+        }
+        return inbox.first;
+    }
+    for (std::uint32_t looked = found.looked, kept = looked, left = count; looked-- > 0;) {
         const std::uint64_t label = inbox.queued(looked);
         if (!filter.takes(label))
             inbox.queued(--kept) = label;
         else if (--left, out != nullptr)
             out[left] = notification_of(label);
     }
+    return inbox.first + count;
 }
 
 // The rest of a wait that was not short.
@@ -226,10 +272,15 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
         const Filter filter = filter_of(wanted);
         Inbox inbox = inbox_of(all, self.local);
         // What lies in the queue is looked at once, and what comes when it comes.
-        std::uint32_t looked = 0;
+        constexpr std::uint32_t few = 8;
+        Looked found = {0, 0, 0};
         MP_NO_UNROLL
-        for (; looked < inbox.held && inbox.matched < count; ++looked)
-            inbox.matched += filter.takes(inbox.queued(looked));
+        for (; found.looked < inbox.held && found.looked < few && found.matched < count; ++found.looked) {
+            found.matched += filter.takes(inbox.queued(found.looked));
+            found.first += found.matched == 0;
+        }
+        if (found.looked < inbox.held && found.matched < count) found = look_on(inbox, filter, count, found);
+        inbox.matched = found.matched;
         if (inbox.matched < count) {
             MP_NO_UNROLL
             for (int polls = patience.waits ? polls_between_clocks : 1; polls > 0 && inbox.matched < count && inbox.room; --polls)
@@ -240,15 +291,14 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
                 result = take_late(all, self.local, late, filter, count, patience.bounds);
                 inbox = late;
             }
-            looked = inbox.held;
+            found.looked = inbox.held;
         }
         if (inbox.matched == count) {
             // First, so that it does not wait for what is stored below.
             fence_for(acquire, inbox.one_device);
             result = {ok, count, 0};
-            // Out of the queue; what was before them moves up. If nothing was, nothing moves.
-            if (looked != count || out != nullptr) take_out(inbox, filter, looked, count, out);
-            inbox.first += count;
+            // Out of the queue. If nothing was before them, nothing moves.
+            inbox.first = found.looked != count || out != nullptr ? take_out(inbox, filter, found, count, out) : inbox.first + count;
             inbox.held -= count;
             inbox.state->first = inbox.first;
         } else {
