@@ -21,7 +21,7 @@ use super::door::{Door, LISTENER, Listener, STRANGERS};
 use super::doze::Doze;
 use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory, TakenBack};
-use super::pace::{Beside, STEP};
+use super::pace::STEP;
 use super::rest::{Pause, Rest};
 use super::slot::{By, Dial, SharedSlot, Slot};
 use super::state::Outgoing;
@@ -41,10 +41,12 @@ const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
 
-/// After so many sleeps beside a thread that waits all that time they get longer, up to a limit, since each takes a core from somebody: in
-/// so many steps.
+/// So long after the last pass of a thread that waits the NIC's thread leaves the work to it: as long as it sleeps itself, and
+/// about as long as the other is off its core when others want that.
+const HELPED: Duration = STEP;
+/// So many sleeps beside a thread that waits all that time, and they get longer, up to a limit: each takes a core from somebody.
 const SHORT_SLEEPS: u32 = 8;
-const SLEEPS: u32 = 3;
+const LONGEST_SLEEP: Duration = Duration::from_micros(180);
 
 /// A thread that waits asks the sockets of so many peers, if they were heard lately, and for the others the system, so often.
 const LIVELY: usize = 4;
@@ -63,9 +65,6 @@ pub(crate) struct Shared {
     begin: Instant,
     /// Nanoseconds from `begin` to the last pass of a thread that waits; none yet: 0.
     helped: AtomicU64,
-    /// Nanoseconds after it for which the NIC's thread leaves the work to that thread: about as long as the other is off its core
-    /// when others want that.
-    leaves: AtomicU64,
     /// Whether there are sockets of peers.
     with_sockets: AtomicBool,
     commands: Inbox<Command>,
@@ -109,7 +108,6 @@ impl Shared {
             keys: RwLock::default(),
             begin: Instant::now(),
             helped: AtomicU64::new(0),
-            leaves: AtomicU64::new(STEP.as_nanos() as u64),
             with_sockets: AtomicBool::new(false),
             commands: Inbox::new(),
             doze: Doze::new(),
@@ -137,8 +135,7 @@ impl Shared {
     /// Whether a thread that waits makes the passes.
     pub fn is_helped(&self, now: Instant) -> bool {
         let helped = self.helped.load(Ordering::Relaxed);
-        let until = helped + self.leaves.load(Ordering::Relaxed);
-        helped > 0 && now < self.begin + Duration::from_nanos(until)
+        helped > 0 && now < self.begin + Duration::from_nanos(helped) + HELPED
     }
 
     /// A thread that waits makes the passes.
@@ -476,7 +473,7 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
     }
     // Also when this thread panics: nobody is to wait for it for ever.
     let _ended = SetOnDrop(&shared.ended);
-    let (mut rest, mut beside) = (Rest::new(spin), Beside::new());
+    let mut rest = Rest::new(spin);
     let (mut sleeps, mut taken) = (0_u32, 0_u32);
     loop {
         let now = Instant::now();
@@ -485,9 +482,8 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
             // thread does so much later.
             shared.doze.cancel();
             sleeps = sleeps.saturating_add(1);
-            let (many, first) = (sleeps / SHORT_SLEEPS + 1, beside.longest() / SLEEPS);
-            shared.leaves.store(first.as_nanos() as u64, Ordering::Relaxed);
-            beside.sleep(first * many.min(SLEEPS));
+            let many = sleeps / SHORT_SLEEPS + 1;
+            std::thread::park_timeout((STEP * many.min(SHORT_SLEEPS)).min(LONGEST_SLEEP));
             continue;
         }
         sleeps = 0;

@@ -3,7 +3,6 @@
 
 pub(crate) mod frame;
 pub(crate) mod greeting;
-mod loan;
 pub(crate) mod rdma;
 pub(crate) mod shm;
 pub(crate) mod tcp;
