@@ -81,7 +81,7 @@ fn every_word_goes_back_and_forth_between_pairs_of_one_device_and_of_two() {
     let case = "--devices host,host --ranks 4 --sizes 0,8,5000 --check 20";
     assert_eq!(right("pingpong", case), 15);
     assert_eq!(right("pingpong", "--devices host --ranks 2 --sizes 16 --threads 32"), 1);
-    // Past others that wait, also in more than one look of a warp.
+    // Past others that wait, also more than a wait looks at at a time.
     let others = "--devices host,host --ranks 2 --sizes 8 --threads 32 --pending";
     assert_eq!(right("pingpong", &format!("{others} 3")), 3);
     assert_eq!(right("pingpong", &format!("{others} 100")), 3);

@@ -136,13 +136,9 @@ impl Tagged {
         tag: impl Into<Tag>,
     ) -> Result<Option<Status>> {
         let (from, tag) = (from.into(), tag.into());
-        match self.shared.receive_soon(from, tag, &staying(bytes))? {
-            Some(Outcome::Done(status)) => Ok(Some(status)),
-            None => Ok(None),
-            Some(outcome) => {
-                self.shared.status(outcome, &|| self.shared.of_receive(from, tag)).map(Some)
-            }
-        }
+        let got = self.shared.receive_soon(from, tag, &staying(bytes))?;
+        let what = || self.shared.of_receive(from, tag);
+        got.map(|outcome| self.shared.status(outcome, &what)).transpose()
     }
 
     /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one if it
