@@ -133,6 +133,16 @@ impl Outgoing {
         let inline = (!self.inline.is_empty()).then_some((self.inline.as_ptr(), self.inline.len()));
         inline.into_iter().chain(self.pieces.iter().map(|piece| (piece.pointer, piece.len)))
     }
+
+    /// Where the payload behind its first `skip` bytes lies, in order.
+    pub fn parts_from(&self, mut skip: usize) -> impl Iterator<Item = (*const u8, usize)> {
+        self.parts().filter_map(move |(pointer, len)| {
+            let skipped = skip.min(len);
+            skip -= skipped;
+            // SAFETY: within the part.
+            (skipped < len).then(|| (unsafe { pointer.add(skipped) }, len - skipped))
+        })
+    }
 }
 
 /// The payload of a frame that arrived. Not a slice: it may lie in memory that the peer can still write.

@@ -118,6 +118,12 @@ const REVOKE: u8 = 50;
 const REVOKED: u8 = 51;
 
 impl Frame {
+    /// Whether whose memory the payload is leaves it as it is until the peer has answered: it is of a send or a write, which are
+    /// complete only then.
+    pub const fn is_answered(&self) -> bool {
+        matches!(self, Frame::Send { .. } | Frame::Write { .. } | Frame::More { .. })
+    }
+
     /// The header of this frame with `payload` bytes after it.
     pub fn encode(&self, payload: u32) -> [u8; HEADER] {
         let mut raw = Raw::new_zeroed();

@@ -3,6 +3,7 @@
 
 pub(crate) mod frame;
 pub(crate) mod greeting;
+mod loan;
 pub(crate) mod rdma;
 pub(crate) mod shm;
 pub(crate) mod tcp;

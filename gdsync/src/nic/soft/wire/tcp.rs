@@ -3,15 +3,20 @@
 //!
 //! The payload of a large frame is taken in parts: its beginning with the header, once that has come, and the rest is read
 //! from the socket to where it goes, in one call with what follows it. Only what goes to memory that the CPU does not reach is read here first.
+//! The payload of a larger one is not copied when it is sent either ([`Loan`]), where it stays as it is until the peer has answered.
 
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use mio::net::TcpStream;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt::set_socket_linger};
 
 use super::frame::{Frame, HEADER, MAX_PAYLOAD, VERSION};
 use super::greeting::Greeting;
+use super::loan::{LENT, Loan, Unlent};
 use super::{Cut, Sink, Wire};
 use crate::nic::soft::state::{Outgoing, Payload, Piece};
 
@@ -26,6 +31,8 @@ const BEHIND: usize = HEADER + SMALL;
 /// What is read to elsewhere at a time, and the pieces of memory there.
 const PLACED: usize = 512 * 1024;
 const PIECES: usize = 32;
+/// Pieces of memory that are sent in one call: those of an entry, what is gathered and what is inline.
+const PARTS: usize = 34;
 /// Reads in one go.
 const BATCH: usize = 4;
 
@@ -48,6 +55,11 @@ pub(crate) struct TcpWire {
     /// A frame whose payload follows what is gathered, and how much of that is sent.
     large: Outgoing,
     large_sent: usize,
+    /// Lends the payload of `large` to the socket, if `lends`.
+    loan: Loan,
+    lends: bool,
+    /// Bytes that went out behind the last that were lent.
+    behind_lent: Option<usize>,
     inbound: Box<[u8]>,
     from: usize,
     until: usize,
@@ -87,6 +99,9 @@ impl TcpWire {
             gathered_sent: 0,
             large: Outgoing::new(),
             large_sent: 0,
+            loan: Loan::new(),
+            lends: false,
+            behind_lent: None,
             inbound: vec![0; INBOUND].into_boxed_slice(),
             from: 0,
             until: 0,
@@ -174,6 +189,62 @@ impl TcpWire {
             self.unheard = 0;
         }
         Ok(Some(heard))
+    }
+
+    /// Sends of what is gathered and of the frame behind it what the socket takes, which copies it.
+    fn copy(&mut self) -> rustix::io::Result<usize> {
+        let gathered = &self.gathered[self.gathered_sent..];
+        let mut parts = [IoSlice::new(gathered); PARTS];
+        let mut count = usize::from(!gathered.is_empty());
+        if !self.lends {
+            let of_frame = self.large.parts_from(self.large_sent);
+            for (to, (pointer, len)) in parts[count..].iter_mut().zip(of_frame) {
+                // SAFETY: registered memory that the frame holds. Others may write it meanwhile, as they may under any
+                // NIC; the kernel copies whatever is there.
+                *to = IoSlice::new(unsafe { std::slice::from_raw_parts(pointer, len) });
+                count += 1;
+            }
+        }
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, self.lends);
+        let nothing = &mut SendAncillaryBuffer::default();
+        let sent = sendmsg(&self.stream, &parts[..count], nothing, flags)?;
+        if let Some(behind) = &mut self.behind_lent {
+            *behind += sent;
+        }
+        Ok(sent)
+    }
+
+    /// Lends the socket what comes next of the frame. `None` if its memory cannot be lent.
+    fn lend(&mut self) -> rustix::io::Result<Option<usize>> {
+        let Some((pointer, len)) = self.large.parts_from(self.large_sent).next() else {
+            return Ok(None);
+        };
+        // SAFETY: registered memory that the frame holds.
+        let part = unsafe { std::slice::from_raw_parts(pointer, len) };
+        // SAFETY: the request that it is of is complete when the peer has answered that it has taken it.
+        match unsafe { self.loan.send(&self.stream, part) } {
+            Ok(sent) => {
+                self.behind_lent = Some(0);
+                Ok(Some(sent))
+            }
+            Err(Unlent::Memory) => Ok(None),
+            Err(Unlent::Socket(Errno::INVAL)) => {
+                self.loan.refuse();
+                Ok(None)
+            }
+            Err(Unlent::Socket(error)) => Err(error),
+        }
+    }
+
+    /// Whether the socket may still have to send what was lent to it.
+    fn has_lent(&self) -> bool {
+        let mut unsent: libc::c_int = 0;
+        // SAFETY: writes the integer: what the peer's system has not acknowledged (SIOCOUTQ, tcp(7)).
+        let known =
+            unsafe { libc::ioctl(self.stream.as_raw_fd(), libc::TIOCOUTQ, &mut unsent) } == 0;
+        let unsent = if known { usize::try_from(unsent).unwrap_or(0) } else { usize::MAX };
+        self.behind_lent.is_some_and(|behind| unsent > behind)
     }
 
     fn cut(&mut self, what: &str, error: &std::io::Error) -> Cut {
@@ -275,6 +346,11 @@ impl Wire for TcpWire {
         if out.len > SMALL {
             std::mem::swap(&mut self.large, out);
             self.large_sent = 0;
+            // What is inline is memory of this side, for the next frame as well.
+            self.lends = self.large.len >= LENT
+                && self.large.frame.is_answered()
+                && self.large.inline.is_empty()
+                && self.loan.is_open();
             self.flush()?;
         } else {
             let at = self.gathered.len();
@@ -292,37 +368,22 @@ impl Wire for TcpWire {
     fn flush(&mut self) -> Result<bool, Cut> {
         let mut moved = false;
         while self.writable && !self.is_flushed() {
-            const PARTS: usize = 34;
-            let mut parts = [IoSlice::new(&[]); PARTS];
-            let mut count = 0;
-            let mut skip = self.large_sent;
-            let rest = &self.gathered[self.gathered_sent..];
-            if !rest.is_empty() {
-                parts[0] = IoSlice::new(rest);
-                count = 1;
-            }
-            for (pointer, len) in self.large.parts() {
-                let skipped = skip.min(len);
-                skip -= skipped;
-                if skipped < len && count < PARTS {
-                    // SAFETY: registered memory that the frame holds. Others may write it meanwhile, as they may
-                    // under any NIC; the kernel copies whatever is there.
-                    let part =
-                        unsafe { std::slice::from_raw_parts(pointer.add(skipped), len - skipped) };
-                    parts[count] = IoSlice::new(part);
-                    count += 1;
-                }
-            }
-            match self.stream.write_vectored(&parts[..count]) {
-                Ok(written) => {
+            let gathered = self.gathered.len() - self.gathered_sent;
+            let sent = match self.lends && gathered == 0 {
+                true => self.lend(),
+                false => self.copy().map(Some),
+            };
+            match sent {
+                Ok(None) => self.lends = false,
+                Ok(Some(sent)) => {
                     moved = true;
-                    let of_gathered = written.min(rest.len());
+                    let of_gathered = sent.min(gathered);
                     self.gathered_sent += of_gathered;
-                    self.large_sent += written - of_gathered;
+                    self.large_sent += sent - of_gathered;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.cut("writing", &error)),
+                Err(Errno::AGAIN) => self.writable = false,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.cut("writing", &error.into())),
             }
             if self.gathered_sent == self.gathered.len() {
                 self.gathered.clear();
@@ -331,6 +392,7 @@ impl Wire for TcpWire {
             if self.large_sent == self.large.len {
                 self.large.clear();
                 self.large_sent = 0;
+                self.lends = false;
             }
         }
         Ok(moved)
@@ -362,6 +424,11 @@ impl Wire for TcpWire {
 
 impl Drop for TcpWire {
     fn drop(&mut self) {
+        if self.has_lent() {
+            // Its owner may change it from now on, and the peer is not to see that: the connection is reset.
+            let _ = set_socket_linger(&self.stream, Some(Duration::ZERO));
+            return;
+        }
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }
@@ -418,6 +485,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
+
+    use rustix::net::sockopt::set_socket_send_buffer_size;
 
     use super::*;
     use crate::memory::{Buffer, Space};
@@ -536,6 +605,178 @@ mod tests {
         let copied = taken.bytes.len() - taken.placed;
         // The first of it came before anything was known; then what came with each header.
         assert!(copied <= INBOUND + 4 * BEHIND, "{copied} bytes were copied");
+        Ok(())
+    }
+
+    /// A wire that sends over TCP, some 100 KiB at a time, and the other end of its connection.
+    fn sender() -> (TcpWire, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("an address");
+        let address = listener.local_addr().expect("its address");
+        let stream = std::net::TcpStream::connect(address).expect("somebody listens");
+        let (peer, _) = listener.accept().expect("a connection");
+        stream.set_nonblocking(true).expect("it does not block");
+        set_socket_send_buffer_size(&stream, LENT).expect("a size");
+        let greeting = Greeting { qpn: 1, to: 2, from: 3 };
+        (TcpWire::accept(TcpStream::from_std(stream), greeting), peer)
+    }
+
+    /// A frame whose payload is `memory`, in two pieces.
+    fn outgoing(frame: Frame, memory: &Arc<RegionMemory>, len: usize) -> Outgoing {
+        let mut out = Outgoing::new();
+        out.frame = frame;
+        for (at, len) in [(0, len / 3), (len / 3, len - len / 3)] {
+            let from = memory.check(ADDRESS + at as u64, len as u64, Access::ALL);
+            out.push(memory, from.expect("inside"), len).expect("memory of the CPU");
+        }
+        out
+    }
+
+    fn memory_of(bytes: &[u8]) -> Result<Arc<RegionMemory>> {
+        let buffer = Buffer::<u8>::new(&Device::Host, Space::Host, bytes.len())?;
+        buffer.write(bytes)?;
+        let memory = RegionMemory::new(buffer, ADDRESS, Access::ALL, None);
+        Ok(Arc::new(memory.expect("memory for a region")))
+    }
+
+    /// Sends what there is until the socket is full or all is out.
+    fn push(wire: &mut TcpWire) {
+        wire.ready(false, true);
+        wire.flush().expect("the peer is there");
+    }
+
+    #[test]
+    fn payload_arrives_the_same_whether_it_is_lent_or_copied_or_both() -> Result<()> {
+        let bytes = payload(MAX_PAYLOAD);
+        let memory = memory_of(&bytes)?;
+        let answered = |psn| Frame::Send { psn, length: 0, imm: None, solicited: false };
+        // The frame, its payload, whether it is lent, and after how many bytes that is refused.
+        let sent = [
+            (answered(0), 8, false, None),
+            (answered(1), LENT - 1, false, None),
+            (answered(2), LENT, true, None),
+            (Frame::ReadData { psn: 3 }, MAX_PAYLOAD, false, None),
+            (Frame::More { psn: 4 }, MAX_PAYLOAD, true, None),
+            (answered(5), MAX_PAYLOAD, true, Some(1)),
+            (answered(6), MAX_PAYLOAD, false, None),
+        ];
+        let (mut wire, mut peer) = sender();
+        for (frame, len, lent, refused) in sent {
+            let reader = std::thread::spawn(move || {
+                let mut arrived = vec![0; HEADER + len];
+                // What fits into the socket stays there until it is seen to be full.
+                std::thread::sleep(Duration::from_millis(10));
+                peer.read_exact(&mut arrived).expect("a frame");
+                (peer, arrived)
+            });
+            wire.ready(false, true);
+            wire.behind_lent = None;
+            wire.send(&mut outgoing(frame, &memory, len)).expect("there is room");
+            while !wire.is_flushed() {
+                if refused.is_some_and(|after| wire.large_sent >= after) {
+                    wire.loan.refuse();
+                }
+                push(&mut wire);
+            }
+            let (back, arrived) = reader.join().expect("it read");
+            peer = back;
+            assert!(arrived[..HEADER] == frame.encode(len as u32), "another header: {frame:?}");
+            assert!(arrived[HEADER..] == bytes[..len], "other bytes: {frame:?}");
+            assert_eq!(wire.behind_lent.is_some(), lent, "{frame:?} of {len} bytes");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_lent_does_not_go_out_once_the_wire_is_gone() -> Result<()> {
+        let memory = memory_of(&payload(MAX_PAYLOAD))?;
+        let frame = Frame::More { psn: 1 };
+        let (mut wire, mut peer) = sender();
+        for _ in 0..64 {
+            if wire.has_room() {
+                wire.send(&mut outgoing(frame, &memory, MAX_PAYLOAD)).expect("there is room");
+            }
+            push(&mut wire);
+        }
+        assert!(!wire.is_flushed() && wire.has_lent());
+        drop(wire);
+        let error = std::io::copy(&mut peer, &mut std::io::sink()).expect_err("it is reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+        // Where the peer has all, it ends as ever.
+        let (mut wire, mut peer) = sender();
+        let reader = std::thread::spawn(move || {
+            let mut arrived = vec![0; HEADER + MAX_PAYLOAD];
+            peer.read_exact(&mut arrived).expect("a frame");
+            peer
+        });
+        wire.send(&mut outgoing(frame, &memory, MAX_PAYLOAD)).expect("there is room");
+        while wire.has_lent() || !wire.is_flushed() {
+            push(&mut wire);
+        }
+        drop(wire);
+        let mut peer = reader.join().expect("it read");
+        assert_eq!(peer.read(&mut [0]).expect("an end"), 0);
+        Ok(())
+    }
+
+    /// The system holds back for 200 ms what is said to have more behind it.
+    #[test]
+    fn what_goes_behind_lent_payload_goes_at_once() -> Result<()> {
+        let memory = memory_of(&payload(MAX_PAYLOAD))?;
+        let (mut wire, mut peer) = sender();
+        let mut arrived = vec![0; MAX_PAYLOAD];
+        peer.set_nonblocking(true).expect("it does not block");
+        // Until the other end has so many bytes.
+        let mut pass = |wire: &mut TcpWire, len: usize| {
+            let mut there = 0;
+            while there < len {
+                push(wire);
+                there += peer.read(&mut arrived[..len - there]).unwrap_or(0);
+            }
+        };
+        // The quickest of some: others may take this thread its core.
+        let quickest = (0..8).map(|_| {
+            wire.send(&mut outgoing(Frame::More { psn: 1 }, &memory, LENT)).expect("there is room");
+            pass(&mut wire, HEADER + LENT);
+            assert!(wire.behind_lent.is_some() && wire.is_flushed());
+            let begin = std::time::Instant::now();
+            wire.send(&mut outgoing(Frame::More { psn: 2 }, &memory, 8)).expect("there is room");
+            pass(&mut wire, HEADER + 8);
+            begin.elapsed()
+        });
+        let quickest = quickest.min().expect("some");
+        assert!(quickest < Duration::from_millis(100), "{quickest:?}");
+        Ok(())
+    }
+
+    thread_local! {
+        static SIGNALS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+
+    /// A program that does not ignore it would end.
+    #[test]
+    fn a_peer_that_is_gone_raises_no_signal() -> Result<()> {
+        extern "C" fn count(_: libc::c_int) {
+            SIGNALS.set(SIGNALS.get() + 1);
+        }
+        let memory = memory_of(&payload(MAX_PAYLOAD))?;
+        let count = count as extern "C" fn(libc::c_int);
+        // SAFETY: the handler only counts, in the thread that the signal is for.
+        let before = unsafe { libc::signal(libc::SIGPIPE, count as libc::sighandler_t) };
+        for (frame, lent) in [(Frame::ReadData { psn: 1 }, false), (Frame::More { psn: 1 }, true)] {
+            let (mut wire, _peer) = sender();
+            while wire.has_room() {
+                wire.send(&mut outgoing(frame, &memory, MAX_PAYLOAD)).expect("there is room");
+                push(&mut wire);
+            }
+            assert_eq!(wire.behind_lent, lent.then_some(0));
+            wire.stream.shutdown(Shutdown::Write).expect("it was open");
+            wire.ready(false, true);
+            assert!(wire.flush().is_err(), "{frame:?} went out");
+        }
+        // SAFETY: as it was.
+        unsafe { libc::signal(libc::SIGPIPE, before) };
+        assert_eq!(SIGNALS.get(), 0);
         Ok(())
     }
 
