@@ -21,7 +21,7 @@ use super::door::{Door, LISTENER, Listener, STRANGERS};
 use super::doze::Doze;
 use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory, TakenBack};
-use super::pace::STEP;
+use super::pace::{Beside, STEP};
 use super::rest::{Pause, Rest};
 use super::slot::{By, Dial, SharedSlot, Slot};
 use super::state::Outgoing;
@@ -41,12 +41,10 @@ const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
 
-/// So long after the last pass of a thread that waits the NIC's thread leaves the work to it: as long as it sleeps itself, and
-/// about as long as the other is off its core when others want that.
-const HELPED: Duration = STEP;
-/// So many sleeps beside a thread that waits all that time, and they get longer, up to a limit: each takes a core from somebody.
+/// After so many sleeps beside a thread that waits all that time they get longer, up to a limit, since each takes a core from somebody: in
+/// so many steps.
 const SHORT_SLEEPS: u32 = 8;
-const LONGEST_SLEEP: Duration = Duration::from_micros(180);
+const SLEEPS: u32 = 3;
 
 /// A thread that waits asks the sockets of so many peers, if they were heard lately, and for the others the system, so often.
 const LIVELY: usize = 4;
@@ -65,6 +63,9 @@ pub(crate) struct Shared {
     begin: Instant,
     /// Nanoseconds from `begin` to the last pass of a thread that waits; none yet: 0.
     helped: AtomicU64,
+    /// Nanoseconds after it for which the NIC's thread leaves the work to that thread: about as long as the other is off its core
+    /// when others want that.
+    leaves: AtomicU64,
     /// Whether there are sockets of peers.
     with_sockets: AtomicBool,
     commands: Inbox<Command>,
@@ -108,6 +109,7 @@ impl Shared {
             keys: RwLock::default(),
             begin: Instant::now(),
             helped: AtomicU64::new(0),
+            leaves: AtomicU64::new(STEP.as_nanos() as u64),
             with_sockets: AtomicBool::new(false),
             commands: Inbox::new(),
             doze: Doze::new(),
@@ -135,7 +137,8 @@ impl Shared {
     /// Whether a thread that waits makes the passes.
     pub fn is_helped(&self, now: Instant) -> bool {
         let helped = self.helped.load(Ordering::Relaxed);
-        helped > 0 && now < self.begin + Duration::from_nanos(helped) + HELPED
+        let until = helped + self.leaves.load(Ordering::Relaxed);
+        helped > 0 && now < self.begin + Duration::from_nanos(until)
     }
 
     /// A thread that waits makes the passes.
@@ -473,7 +476,7 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
     }
     // Also when this thread panics: nobody is to wait for it for ever.
     let _ended = SetOnDrop(&shared.ended);
-    let mut rest = Rest::new(spin);
+    let (mut rest, mut beside) = (Rest::new(spin), Beside::new());
     let (mut sleeps, mut taken) = (0_u32, 0_u32);
     loop {
         let now = Instant::now();
@@ -482,8 +485,9 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
             // thread does so much later.
             shared.doze.cancel();
             sleeps = sleeps.saturating_add(1);
-            let many = sleeps / SHORT_SLEEPS + 1;
-            std::thread::park_timeout((STEP * many.min(SHORT_SLEEPS)).min(LONGEST_SLEEP));
+            let (many, first) = (sleeps / SHORT_SLEEPS + 1, beside.longest() / SLEEPS);
+            shared.leaves.store(first.as_nanos() as u64, Ordering::Relaxed);
+            beside.sleep(first * many.min(SLEEPS));
             continue;
         }
         sleeps = 0;

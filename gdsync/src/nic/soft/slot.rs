@@ -501,23 +501,23 @@ impl Slot {
         self.along = self.status.along.swap(false, Ordering::Relaxed);
         self.hurry = !may_wait;
         for _ in 0..ROUNDS {
-            let mut moved = false;
+            let mut copying = false;
             // Entries are fetched one by one: what the wire can gather of them goes out at once.
             while self.gather(wire, keys, now, out)? {
-                moved = true;
-                if self.machine.is_copying() {
+                busy = true;
+                copying = self.machine.is_copying();
+                if copying {
                     break;
                 }
             }
-            busy |= moved;
             if !self.hurry && self.looks < LOOKS {
                 self.looks = if wire.is_flushed() { 0 } else { self.looks + 1 };
                 break;
             }
             self.looks = 0;
-            moved |= wire.flush()?;
-            busy |= moved;
-            if !moved {
+            let flushed = wire.flush()?;
+            busy |= flushed;
+            if !flushed && !copying {
                 break;
             }
         }
