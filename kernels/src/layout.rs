@@ -28,6 +28,8 @@ shared_constants! {
     pub const LEAST_PIECE: u64 = 1024 as least_piece;
     /// Packets of the smallest ring of a collective, of 16 bytes: so far a rank that only gives may be ahead.
     pub const LEAST_RING: u64 = 64 as least_ring;
+    /// Words of a block that a ring carries at least, where several do: those of a block of threads.
+    pub const LEAST_SHARE: u64 = 512 as least_share;
     /// Bytes between two words of lanes: a cache line.
     pub const LANE_STRIDE: u64 = 64 as lane_stride;
     /// What `CollectiveRun::reduction` is if blocks are placed, not combined.
@@ -653,11 +655,15 @@ shared_structs! {
         pub ranks: u64,
         /// This rank.
         pub rank: u64,
-        /// Packets, of 8 bytes of data, that a rank can send to another at once. A block of more goes in pieces. Through a NIC words
-        /// of a row, an even number.
+        /// Packets, of 8 bytes of data, that a rank can send to another at once by one ring. Through a NIC words of a row, an even
+        /// number.
         pub len: u64,
-        /// Packets of the ring that each rank has in an inbox: a power of two, twice `len` or more. Through a NIC 0.
+        /// Packets of a ring: a power of two, twice `len` or more. Through a NIC 0.
         pub ring: u64,
+        /// Rings that each rank has in an inbox. A block of more than they all carry goes in pieces.
+        pub rings: u64,
+        /// Address of a `RingState` for each ring but the first, in this GPU's memory.
+        pub states: u64,
         /// Bytes that there is room for: of the largest block that a rank gives another.
         pub bytes: u64,
         /// Lanes of large blocks, behind the rings in the inbox; 0: there are none.
@@ -683,19 +689,27 @@ shared_structs! {
         pub near: [u64; NEAR_RANKS as usize],
     }
 
-    /// What a collective remembers, in the memory of its device.
-    pub struct CollectiveState {
-        /// Runs by packets or through a NIC so far; barriers over mapped memory are not among them.
+    /// How far a collective is in a ring, in the memory of its device. The rings of all ranks with one number have one.
+    pub struct RingState {
+        /// Runs so far.
         pub runs: u64,
-        /// Packets of a ring that runs have had so far: the same of all rings, as all ranks know how many a run has.
+        /// Packets that they have had: the same of every rank's ring, as all ranks know how many a run has.
         pub position: u64,
         /// The position up to which all others are known to have taken their packets. Through a NIC the last run in which this
         /// rank has waited for all others; if that is not the last of all, it does so ahead of the next.
         pub heard: u64,
+        /// Ignored.
+        pub reserved: u64,
+    }
+
+    /// What a collective remembers, in the memory of its device.
+    pub struct CollectiveState {
+        /// Of the first ring, or through a NIC; barriers over mapped memory are not among its runs.
+        pub ring: RingState,
         /// Barriers over mapped memory so far.
         pub met: u64,
         /// Keeps what changes on a cache line of its own; ignored.
-        pub reserved: [u64; 4],
+        pub reserved: [u64; 3],
         /// Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
         /// parameters.
         pub collective: Collective,

@@ -297,14 +297,16 @@ fn every_type(comm: &Communicator, device: &Device, trigger: Trigger, count: usi
     comm.barrier().unwrap();
 }
 
-/// All triggers, with packets and lanes.
-fn on_the_world(device: &Device, ranks: &[usize]) {
+/// All triggers; `larger` blocks, of so many values, by streams and the host in turn.
+fn on_the_world(device: &Device, ranks: &[usize], larger: &[usize]) {
     for &ranks in ranks {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
             for trigger in [Trigger::Host, Trigger::Stream, Trigger::Mixed] {
                 every_type(&world, device, trigger, 7);
             }
-            every_type(&world, device, Trigger::Mixed, 2500);
+            for &count in larger {
+                every_type(&world, device, Trigger::Mixed, count);
+            }
             world.finish().unwrap();
         });
     }
@@ -331,14 +333,14 @@ fn on_teams_in_reverse(device: &Device, sizes: &[usize]) {
 }
 
 /// Kernels of several blocks, another number on each rank, between runs of the host and of streams.
-fn kernels_join_in(device: &Device, room: usize, sizes: &[usize], rounds: usize) {
+fn kernels_join_in(device: &Device, room: usize, sizes: &[usize], counts: &[usize], rounds: usize) {
     let kernels = Kernels::of(device);
     for &ranks in sizes {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
             let (me, blocks) = (world.rank(), 1 + world.rank() as u32 % 3);
             let rank = Rank::new(&world, device, room, Trigger::Mixed);
             let all = &rank.all;
-            for count in [4, 3000] {
+            for &count in counts {
                 let of =
                     |from: usize, to: usize| (0..count).map(move |i| value::<f64>(from, to, i));
                 let everybody: Vec<f64> = (0..ranks).flat_map(|to| of(me, to)).collect();
@@ -487,9 +489,13 @@ fn captured_runs_are_replayed(device: &Device) {
 mod host {
     use super::*;
 
+    /// Values of blocks for a ring, for several, and for lanes.
+    const COUNTS: [usize; 3] = [4, 1500, 3000];
+
     #[test]
     fn every_kind_type_and_operation_on_the_world() {
-        on_the_world(&Device::Host, &[1, 2, 3, 4, 7]);
+        // Of several rings, and of lanes.
+        on_the_world(&Device::Host, &[1, 2, 3, 4, 7], &[1500, 2500]);
     }
 
     #[test]
@@ -524,12 +530,12 @@ mod host {
 
     #[test]
     fn kernels_join_in() {
-        super::kernels_join_in(&Device::Host, 8 * 3000, &[1, 2, 3], 4);
+        super::kernels_join_in(&Device::Host, 8 * 3000, &[1, 2, 3], &COUNTS, 4);
     }
 
     #[test]
     fn kernels_join_in_through_a_nic() {
-        common::each_path(|| super::kernels_join_in(&Device::Host, 8 * 3000, &[2], 2));
+        common::each_path(|| super::kernels_join_in(&Device::Host, 8 * 3000, &[2], &COUNTS, 2));
     }
 
     /// Kernels and the host post to different queues of a NIC.
@@ -577,7 +583,7 @@ mod host {
     /// All-to-all-v takes as many rows as its blocks have, not as there is room for.
     #[test]
     fn room_for_any_blocks_costs_nothing() {
-        common::each_path(|| super::kernels_join_in(&Device::Host, usize::MAX, &[3], 2));
+        common::each_path(|| super::kernels_join_in(&Device::Host, usize::MAX, &[3], &COUNTS, 2));
     }
 
     #[test]
@@ -601,7 +607,7 @@ mod host {
     /// Who gives without taking runs ahead of those who take, until its turn is over.
     #[test]
     fn a_root_that_never_waits_overwrites_nothing() {
-        for count in [3, 3000] {
+        for count in [3, 1500, 3000] {
             on_threads(World::threads_with_config(3, &config()).unwrap(), |world| {
                 let rank = Rank::new(&world, &Device::Host, 8 * count, Trigger::Host);
                 for round in 0..200u64 {
@@ -636,7 +642,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU"]
     fn every_kind_type_and_operation_on_the_world() {
-        on_the_world(&gpu(), &[1, 2, 3]);
+        on_the_world(&gpu(), &[1, 2, 3], &[2500]);
     }
 
     #[test]
@@ -648,7 +654,14 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_join_in() {
-        super::kernels_join_in(&gpu(), 8 * 3000, &[1, 2, 3], 6);
+        super::kernels_join_in(&gpu(), 8 * 3000, &[1, 2, 3], &[4, 3000], 6);
+    }
+
+    /// More than rings carry.
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn large_blocks_of_streams_and_kernels() {
+        super::kernels_join_in(&gpu(), 8 * 150_000, &[2, 3], &[150_000], 2);
     }
 
     #[test]

@@ -145,7 +145,7 @@ MP_COLD WaitResult run_otherwise(Group group, std::uint64_t state, const WaitBou
                                  std::uint64_t most, const Take take, const Part part) {
     const Collective& collective = at<const CollectiveState>(state)->collective;
     if (most > collective.bytes) return refuse(group, collective.report, out_of_range, 0, most, collective.bytes);
-    if (collective.nic == 0) return run_by_lanes(group, state, bounds, gives, takes, most, take, part);
+    if (collective.nic == 0) return run_by_shares(group, state, bounds, gives, takes, most, take, part);
     if (part.index != 0) return {ok, 0, 0};
     return run_by_nic(group, state, bounds, gives, takes, most, take);
 }
@@ -157,8 +157,7 @@ MP_DEVICE WaitResult run(Group group, const Collective& collective, const Blocks
     if (MP_RARELY(most > 8 * collective.len || collective.nic != 0))
         return run_otherwise(group, collective.state, bounds_of(collective), gives, takes, most, take, part);
     if (part.index != 0) return {ok, 0, 0};
-    const std::uint64_t words = most == 0 ? 1 : (most + 7) / 8;
-    return run_by_packets(group, collective, gives, takes, words, take);
+    return run_by_packets(group, collective, gives, takes, RingShare{0, 0, words_of(most)}, take);
 }
 
 MP_DEVICE Blocks one_block(const void* memory, std::uint64_t bytes, std::uint64_t first, std::uint64_t end) {
@@ -169,7 +168,7 @@ MP_DEVICE Blocks row_of_blocks(const void* memory, std::uint64_t bytes, std::uin
 }
 
 // The two halves of a large all-reduce of three and more ranks, each of which combines a part of the values: it gives the others
-// theirs, and then what it has combined. A piece is gathered in the lane in which it was combined, so that a block of threads
+// theirs, and then what it has combined. What is combined in a ring or a lane is gathered in the same, so that a block of threads
 // waits for no other.
 struct AllReduceHalves {
     Blocks apart, mine, combined, whole;
@@ -192,8 +191,8 @@ MP_COLD WaitResult all_reduce_in_halves(Group group, std::uint64_t state, const 
                                         std::uint64_t bytes, const Take take, const Part part) {
     const AllReduceHalves halves(at<const CollectiveState>(state)->collective, from, to, bytes);
     const std::uint64_t most = halves.apart.bytes;
-    const WaitResult result = run_by_lanes(group, state, bounds, halves.apart, halves.mine, most, take, part);
-    return result.failed() ? result : run_by_lanes(group, state, bounds, halves.combined, halves.whole, most, PlaceBytes{}, part);
+    const WaitResult result = run_by_shares(group, state, bounds, halves.apart, halves.mine, most, take, part);
+    return result.failed() ? result : run_by_shares(group, state, bounds, halves.combined, halves.whole, most, PlaceBytes{}, part);
 }
 
 }  // namespace impl

@@ -40,6 +40,9 @@ constexpr std::uint64_t least_piece = 1024;
 // Packets of the smallest ring of a collective, of 16 bytes: so far a rank that only gives may be ahead.
 constexpr std::uint64_t least_ring = 64;
 
+// Words of a block that a ring carries at least, where several do: those of a block of threads.
+constexpr std::uint64_t least_share = 512;
+
 // Bytes between two words of lanes: a cache line.
 constexpr std::uint64_t lane_stride = 64;
 
@@ -827,11 +830,15 @@ struct Collective {
     std::uint64_t ranks;
     // This rank.
     std::uint64_t rank;
-    // Packets, of 8 bytes of data, that a rank can send to another at once. A block of more goes in pieces. Through a NIC words
-    // of a row, an even number.
+    // Packets, of 8 bytes of data, that a rank can send to another at once by one ring. Through a NIC words of a row, an even
+    // number.
     std::uint64_t len;
-    // Packets of the ring that each rank has in an inbox: a power of two, twice `len` or more. Through a NIC 0.
+    // Packets of a ring: a power of two, twice `len` or more. Through a NIC 0.
     std::uint64_t ring;
+    // Rings that each rank has in an inbox. A block of more than they all carry goes in pieces.
+    std::uint64_t rings;
+    // Address of a `RingState` for each ring but the first, in this GPU's memory.
+    std::uint64_t states;
     // Bytes that there is room for: of the largest block that a rank gives another.
     std::uint64_t bytes;
     // Lanes of large blocks, behind the rings in the inbox; 0: there are none.
@@ -856,37 +863,52 @@ struct Collective {
     // The first of `inboxes`, of as many ranks as there are: found in a kernel's constants quicker than in memory.
     std::uint64_t near[8];
 };
-static_assert(sizeof(Collective) == 184 && alignof(Collective) == 8);
+static_assert(sizeof(Collective) == 200 && alignof(Collective) == 8);
 static_assert(offsetof(Collective, inboxes) == 0);
 static_assert(offsetof(Collective, ranks) == 8);
 static_assert(offsetof(Collective, rank) == 16);
 static_assert(offsetof(Collective, len) == 24);
 static_assert(offsetof(Collective, ring) == 32);
-static_assert(offsetof(Collective, bytes) == 40);
-static_assert(offsetof(Collective, lanes) == 48);
-static_assert(offsetof(Collective, piece) == 56);
-static_assert(offsetof(Collective, counters) == 64);
-static_assert(offsetof(Collective, state) == 72);
-static_assert(offsetof(Collective, abort) == 80);
-static_assert(offsetof(Collective, timeout_ns) == 88);
-static_assert(offsetof(Collective, report) == 96);
-static_assert(offsetof(Collective, nic) == 104);
-static_assert(offsetof(Collective, adds) == 112);
-static_assert(offsetof(Collective, near) == 120);
+static_assert(offsetof(Collective, rings) == 40);
+static_assert(offsetof(Collective, states) == 48);
+static_assert(offsetof(Collective, bytes) == 56);
+static_assert(offsetof(Collective, lanes) == 64);
+static_assert(offsetof(Collective, piece) == 72);
+static_assert(offsetof(Collective, counters) == 80);
+static_assert(offsetof(Collective, state) == 88);
+static_assert(offsetof(Collective, abort) == 96);
+static_assert(offsetof(Collective, timeout_ns) == 104);
+static_assert(offsetof(Collective, report) == 112);
+static_assert(offsetof(Collective, nic) == 120);
+static_assert(offsetof(Collective, adds) == 128);
+static_assert(offsetof(Collective, near) == 136);
 
-// What a collective remembers, in the memory of its device.
-struct CollectiveState {
-    // Runs by packets or through a NIC so far; barriers over mapped memory are not among them.
+// How far a collective is in a ring, in the memory of its device. The rings of all ranks with one number have one.
+struct RingState {
+    // Runs so far.
     std::uint64_t runs;
-    // Packets of a ring that runs have had so far: the same of all rings, as all ranks know how many a run has.
+    // Packets that they have had: the same of every rank's ring, as all ranks know how many a run has.
     std::uint64_t position;
     // The position up to which all others are known to have taken their packets. Through a NIC the last run in which this
     // rank has waited for all others; if that is not the last of all, it does so ahead of the next.
     std::uint64_t heard;
+    // Ignored.
+    std::uint64_t reserved;
+};
+static_assert(sizeof(RingState) == 32 && alignof(RingState) == 8);
+static_assert(offsetof(RingState, runs) == 0);
+static_assert(offsetof(RingState, position) == 8);
+static_assert(offsetof(RingState, heard) == 16);
+static_assert(offsetof(RingState, reserved) == 24);
+
+// What a collective remembers, in the memory of its device.
+struct CollectiveState {
+    // Of the first ring, or through a NIC; barriers over mapped memory are not among its runs.
+    RingState ring;
     // Barriers over mapped memory so far.
     std::uint64_t met;
     // Keeps what changes on a cache line of its own; ignored.
-    std::uint64_t reserved[4];
+    std::uint64_t reserved[3];
     // Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
     // parameters.
     Collective collective;
@@ -894,14 +916,12 @@ struct CollectiveState {
     // each rank.
     Window window;
 };
-static_assert(sizeof(CollectiveState) == 560 && alignof(CollectiveState) == 8);
-static_assert(offsetof(CollectiveState, runs) == 0);
-static_assert(offsetof(CollectiveState, position) == 8);
-static_assert(offsetof(CollectiveState, heard) == 16);
-static_assert(offsetof(CollectiveState, met) == 24);
-static_assert(offsetof(CollectiveState, reserved) == 32);
+static_assert(sizeof(CollectiveState) == 576 && alignof(CollectiveState) == 8);
+static_assert(offsetof(CollectiveState, ring) == 0);
+static_assert(offsetof(CollectiveState, met) == 32);
+static_assert(offsetof(CollectiveState, reserved) == 40);
 static_assert(offsetof(CollectiveState, collective) == 64);
-static_assert(offsetof(CollectiveState, window) == 248);
+static_assert(offsetof(CollectiveState, window) == 264);
 
 // A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
 struct ShmemTeam {
@@ -934,7 +954,7 @@ struct ShmemWorld {
     // What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
     Collective meeting;
 };
-static_assert(sizeof(ShmemWorld) == 568 && alignof(ShmemWorld) == 8);
+static_assert(sizeof(ShmemWorld) == 584 && alignof(ShmemWorld) == 8);
 static_assert(offsetof(ShmemWorld, heap) == 0);
 static_assert(offsetof(ShmemWorld, base) == 312);
 static_assert(offsetof(ShmemWorld, all) == 320);

@@ -8,30 +8,56 @@ MP_KERNEL void mp_barrier(const __grid_constant__ mp::Collective collective) {
     if (mp::block_rank() == 0) (void)mp::barrier(mp::block(), collective);
 }
 
-// A run whose blocks have at most `most` bytes, the same on all ranks, which go as packets. A failed wait goes into the collective's
-// report.
+// One run, or two one after the other, by `way`; the second without blocks: there is none.
+template <class Way>
+MP_DEVICE void run_both(const mp::CollectiveRun& first, const mp::CollectiveRun& second, const Way& way) {
+    MP_NO_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        const mp::CollectiveRun& run = i == 0 ? first : second;
+        if (i != 0 && run.gives.end == 0) return;
+        const bool places = run.reduction == mp::no_reduction;
+        if ((places ? way(run, mp::impl::PlaceBytes{}) : way(run, mp::impl::AnyCombine{run.element, run.reduction})).failed()) return;
+    }
+}
+MP_DEVICE mp::Part part_of_block() { return {mp::block_rank(), mp::grid_blocks()}; }
+
+// A run whose blocks have at most `most` bytes, the same on all ranks, which go by the first rings. A failed wait goes into the
+// collective's report.
 MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
     if (mp::block_rank() != 0) return;
-    const std::uint64_t words = most == 0 ? 1 : (most + 7) / 8;
-    if (run.reduction == mp::no_reduction) {
-        (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, words, mp::impl::PlaceBytes{});
-        return;
-    }
-    const mp::impl::AnyCombine combine = {run.element, run.reduction};
-    (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, words, combine);
+    const mp::impl::RingShare all = {0, 0, mp::impl::words_of(most)};
+    if (run.reduction == mp::no_reduction)
+        (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, all, mp::impl::PlaceBytes{});
+    else
+        (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, all, mp::impl::AnyCombine{run.element, run.reduction});
 }
 
-// Two runs, one after the other, of large blocks or through a NIC; the second without blocks: there is none. `most` is of both.
-// By several blocks, or by one.
-MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(const __grid_constant__ mp::Collective collective, mp::CollectiveRun first,
-                                                    mp::CollectiveRun second, std::uint64_t most) {
-    const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
-    const auto run = [&](const mp::CollectiveRun& run) {
-        const mp::WaitBounds bounds = mp::impl::bounds_of(collective);
-        if (run.reduction == mp::no_reduction)
-            return mp::impl::run_otherwise(mp::block(), collective.state, bounds, run.gives, run.takes, most, mp::impl::PlaceBytes{}, part);
-        const mp::impl::AnyCombine combine = {run.element, run.reduction};
-        return mp::impl::run_otherwise(mp::block(), collective.state, bounds, run.gives, run.takes, most, combine, part);
-    };
-    if (!run(first).failed() && second.gives.end != 0) (void)run(second);
+// The same by several, a block of threads for each; `most` is of both runs.
+MP_KERNEL void MP_BLOCK_OF(512) mp_collective_rings(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun first,
+                                                    const __grid_constant__ mp::CollectiveRun second, std::uint64_t most) {
+    const mp::impl::RingShare share = mp::impl::share_of(collective, mp::impl::words_of(most), mp::block_rank());
+    run_both(first, second, [&](const mp::CollectiveRun& run, const auto& take) {
+        return mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, share, take);
+    });
+}
+
+// By lanes, a block of threads for each.
+MP_KERNEL void MP_BLOCK_OF(512) mp_collective_lanes(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun first,
+                                                    const __grid_constant__ mp::CollectiveRun second, std::uint64_t most) {
+    run_both(first, second, [&](const mp::CollectiveRun& run, const auto& take) {
+        return mp::impl::run_by_lanes(mp::block(), collective.state, mp::impl::bounds_of(collective), run.gives, run.takes, most, take,
+                                      part_of_block());
+    });
+}
+
+// Through a NIC, by one block of threads.
+MP_KERNEL void MP_BLOCK_OF(256) mp_collective_nic(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run,
+                                                  std::uint64_t most) {
+    if (mp::block_rank() != 0) return;
+    const mp::WaitBounds bounds = mp::impl::bounds_of(collective);
+    const mp::impl::AnyCombine combine = {run.element, run.reduction};
+    if (run.reduction == mp::no_reduction)
+        (void)mp::impl::run_by_nic(mp::block(), collective.state, bounds, run.gives, run.takes, most, mp::impl::PlaceBytes{});
+    else
+        (void)mp::impl::run_by_nic(mp::block(), collective.state, bounds, run.gives, run.takes, most, combine);
 }

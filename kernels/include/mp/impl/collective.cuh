@@ -2,8 +2,9 @@
 // combined in rank order. Not to be included by itself. What a collective is – who gives what to whom – is in `Blocks`; here is
 // how blocks travel.
 //
-// Small blocks are packets: one round of stores, no fence. An inbox has a ring of packets for each rank that writes there, and a run
-// has as many of every ring as its largest block needs, whether a block goes there or not: so all ranks know where the next run
+// Blocks that are not large are packets: one round of stores, no fence. An inbox has rings of packets for each rank that writes there:
+// small blocks go by the first, others by as many as have a share of their words, each served by a block of threads. A run
+// has as many packets of a ring as its largest block needs, whether a block goes there or not: so all ranks know where the next run
 // begins. What is overwritten has been taken: who hears all others in a run knows that they have taken all before it, and a ring is
 // as large as two runs, so an all-reduce pays one comparison for it. A run in which not all hear all has each rank
 // tell the others at its end up to where it has taken, in a word for each pair, which they look at when a ring has come round:
@@ -53,9 +54,10 @@ MP_DEVICE std::uint64_t most_of(const Blocks& blocks, std::uint64_t ranks) {
     return most;
 }
 
-// Whether there is something for, or of, every rank.
-MP_DEVICE bool is_of_all(const Blocks& blocks, std::uint64_t ranks) {
-    return blocks.table == 0 && blocks.bytes != 0 && blocks.first == 0 && blocks.end == ranks && blocks.stride * (ranks - 1) < blocks.total;
+// Whether there is something for, or of, every rank from byte `first` of the blocks on.
+MP_DEVICE bool is_of_all(const Blocks& blocks, std::uint64_t ranks, std::uint64_t first) {
+    return blocks.table == 0 && blocks.bytes > first && blocks.first == 0 && blocks.end == ranks &&
+           blocks.stride * (ranks - 1) + first < blocks.total;
 }
 
 // Words of blocks: `left` bytes from `from` on, at most 8, filled up with zeros.
@@ -106,19 +108,26 @@ MP_DEVICE void store_at(std::uint64_t to, std::uint64_t left, std::uint64_t word
 
 // ---- packets ----------------------------------------------------------------------------------------------------
 
-// At the beginning of an inbox are two words of each rank: up to where it has taken what is in its own, and the barriers that it has come to.
-MP_DEVICE std::uint64_t* taken_in(std::uint64_t inbox, std::uint64_t from) { return at<std::uint64_t>(inbox + from * lane_stride); }
+// Bytes of an inbox that all ranks' rings with one number have, and where those are.
+MP_DEVICE std::uint64_t ring_bytes(const Collective& collective) { return collective.ranks * (collective.ring * packet_size + lane_stride); }
+MP_DEVICE std::uint64_t ring_in(std::uint64_t inbox, const Collective& collective, std::uint64_t number) {
+    return inbox + number * ring_bytes(collective);
+}
+
+// At their beginning are two words of each rank: up to where it has taken what is in its own, and, of the first rings, the barriers that
+// it has come to.
+MP_DEVICE std::uint64_t* taken_in(std::uint64_t ring, std::uint64_t from) { return at<std::uint64_t>(ring + from * lane_stride); }
 MP_DEVICE std::uint64_t* met_in(std::uint64_t inbox, std::uint64_t from) { return taken_in(inbox, from) + 1; }
 
 // Behind them a packet of the ring of rank `from`.
-MP_DEVICE Packet* packet_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t position) {
-    return at<Packet>(inbox + collective.ranks * lane_stride) + from * collective.ring + (position & (collective.ring - 1));
+MP_DEVICE Packet* packet_in(std::uint64_t ring, const Collective& collective, std::uint64_t from, std::uint64_t position) {
+    return at<Packet>(ring + collective.ranks * lane_stride) + from * collective.ring + (position & (collective.ring - 1));
 }
 MP_DEVICE std::uint64_t inbox_of(const Collective& collective, std::uint64_t rank) {
     return rank < near_ranks ? collective.near[rank] : fixed(at<const std::uint64_t>(collective.inboxes)[rank]);
 }
-MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t position) {
-    return packet_in(inbox_of(collective, rank), collective, from, position);
+MP_DEVICE RingState* state_of(const Collective& collective, std::uint64_t number) {
+    return number == 0 ? &at<CollectiveState>(collective.state)->ring : at<RingState>(collective.states) + (number - 1);
 }
 
 // A barrier that has failed is not counted, `met` were before it: who comes to it again says so again. Whoever heard of this rank meanwhile has
@@ -130,75 +139,92 @@ MP_COLD void take_back(Group group, std::uint64_t state, std::uint64_t met) {
         if (rank != collective.rank) store(met_in(inbox_of(collective, rank), collective.rank), met, relaxed, system);
 }
 
-// Where a run is in the rings.
+// The words of every block that go by the rings of one number.
+struct RingShare {
+    std::uint64_t ring;
+    std::uint64_t first;
+    std::uint64_t words;
+};
+
+// Where a run is in them.
 struct RingRun {
     std::uint64_t number;
     std::uint64_t position;
     std::uint64_t end;
 };
 
+// A packet that rank `from` sends to `rank`.
+MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, const RingShare& share, std::uint64_t position) {
+    return packet_in(ring_in(inbox_of(collective, rank), collective, share.ring), collective, from, position);
+}
+
 // The end of a run: the vote of the group over its threads' waits. The state changes behind it, when all have read it. `together`: all
 // ranks have heard all.
 template <class Group>
-MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, const RingRun& run, bool together, const WaitResult& result) {
+MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, const RingShare& share, const RingRun& run, bool together,
+                                const WaitResult& result) {
     if (group.any(result.failed())) return failed_apart(group, collective.report, run.number, result);
     if (group.leads()) {
-        auto* state = at<CollectiveState>(collective.state);
+        RingState* state = state_of(collective, share.ring);
         state->runs = run.number;
         state->position = run.end;
         if (together) state->heard = run.position;
     }
     if (!together)
         for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
-            if (rank != collective.rank)
-                store(taken_in(inbox_of(collective, rank), collective.rank), run.end, relaxed, system);
+            if (rank != collective.rank) {
+                const std::uint64_t ring = ring_in(inbox_of(collective, rank), collective, share.ring);
+                store(taken_in(ring, collective.rank), run.end, relaxed, system);
+            }
     return {ok, run.number, 0};
 }
 
 // Waits until all others have taken what is before `position`.
 template <class Group>
-MP_COLD WaitResult hear_taken(Group group, std::uint64_t state, const WaitBounds bounds, std::uint64_t position) {
-    auto& memory = *at<CollectiveState>(state);
-    const Collective& collective = memory.collective;
-    const std::uint64_t run = memory.runs, inbox = inbox_of(collective, collective.rank);
+MP_COLD WaitResult hear_taken(Group group, std::uint64_t memory, const WaitBounds bounds, std::uint64_t number, std::uint64_t position) {
+    const Collective& collective = at<const CollectiveState>(memory)->collective;
+    RingState* state = state_of(collective, number);
+    const std::uint64_t run = state->runs, ring = ring_in(inbox_of(collective, collective.rank), collective, number);
     WaitResult result = {ok, run, 0};
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
-        if (rank != collective.rank) result = wait_alone(taken_in(inbox, rank), position, bounds, relaxed);
+        if (rank != collective.rank) result = wait_alone(taken_in(ring, rank), position, bounds, relaxed);
     if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
-    if (group.leads()) memory.heard = position;
+    if (group.leads()) state->heard = position;
     return {ok, run, 0};
 }
 
-// Word `i` of the block that `rank` gets, if it is so long.
+// Word `i` of the share of the block that `rank` gets, if it is so long.
 template <class T>
-MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std::uint64_t rank, std::uint64_t i, const RingRun& run) {
+MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std::uint64_t rank, std::uint64_t i, const RingShare& share,
+                         const RingRun& run) {
     const BlockAt block = block_of(gives, rank);
-    if (8 * i >= block.bytes) return;
-    Packet* packet = packet_of(collective, rank, collective.rank, run.position + i);
-    store_packet(packet, {load_of<T>(block.address + 8 * i, block.bytes - 8 * i), run.number});
+    const std::uint64_t first = 8 * (share.first + i);
+    if (first >= block.bytes) return;
+    Packet* packet = packet_of(collective, rank, collective.rank, share, run.position + i);
+    store_packet(packet, {load_of<T>(block.address + first, block.bytes - first), run.number});
 }
 
-// Blocks of at most `len` words: `words` of the longest, at least one.
+// The share of blocks that goes by one number's rings: at least one word of the longest, and at most `len`.
 template <class Group, class Take>
 MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, const Blocks& gives, const Blocks& takes,
-                                    std::uint64_t words, const Take& take) {
+                                    const RingShare& share, const Take& take) {
     using T = typename Take::Element;
-    auto* state = at<CollectiveState>(collective.state);
-    const std::uint64_t me = collective.rank, ranks = collective.ranks;
+    const RingState* state = state_of(collective, share.ring);
+    const std::uint64_t me = collective.rank, ranks = collective.ranks, words = share.words;
     group.sync();
     const RingRun run = {state->runs + 1, state->position, state->position + words};
     WaitResult result = {ok, run.number, 0};
     if (MP_RARELY(run.end > state->heard + collective.ring)) {
-        result = hear_taken(group, collective.state, bounds_of(collective), run.end - collective.ring);
+        result = hear_taken(group, collective.state, bounds_of(collective), share.ring, run.end - collective.ring);
         if (result.failed()) return result;
     }
     if constexpr (Take::places) {
         // A thread for each word of each rank. What a thread overwrites it has sent.
         const auto all = static_cast<std::uint32_t>(words * ranks), of = static_cast<std::uint32_t>(ranks);
         for (std::uint32_t i = group.rank(); i < all; i += group.size())
-            if (i % of != me) send_word<T>(collective, gives, i % of, i / of, run);
+            if (i % of != me) send_word<T>(collective, gives, i % of, i / of, share, run);
         for (std::uint32_t i = group.rank(); i < all && !result.failed(); i += group.size()) {
-            const std::uint64_t rank = i % of, first = std::uint64_t{8} * (i / of);
+            const std::uint64_t rank = i % of, first = 8 * (share.first + i / of);
             const BlockAt to = block_of(takes, rank);
             if (first >= to.bytes) continue;
             std::uint64_t word = 0;
@@ -207,29 +233,63 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
                 if (own == to.address) continue;
                 word = load_of<T>(own + first, to.bytes - first);
             } else {
-                result = wait_packet(packet_of(collective, me, rank, run.position + i / of), run.number, word, bounds_of(collective));
+                result = wait_packet(packet_of(collective, me, rank, share, run.position + i / of), run.number, word, bounds_of(collective));
             }
             if (!result.failed()) store_at<T>(to.address + first, to.bytes - first, word);
         }
     } else {
         for (std::uint64_t i = group.rank(); i < words; i += group.size())
             for (std::uint64_t rank = 0; rank < ranks; ++rank)
-                if (rank != me) send_word<T>(collective, gives, rank, i, run);
-        for (std::uint64_t i = group.rank(); 8 * i < takes.bytes && takes.first < takes.end && !result.failed(); i += group.size()) {
-            const std::uint64_t first = 8 * i, left = takes.bytes - first;
-            std::uint64_t combined = 0;
-            for (std::uint64_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
-                std::uint64_t word = 0;
-                if (rank == me)
-                    word = load_of<T>(block_of(gives, me).address + first, left);
-                else
-                    result = wait_packet(packet_of(collective, me, rank, run.position + i), run.number, word, bounds_of(collective));
-                combined = rank == takes.first ? word : take(combined, word);
+                if (rank != me) send_word<T>(collective, gives, rank, i, share, run);
+        if (takes.first < takes.end) {
+            // A part may be the last of all.
+            const std::uint64_t bytes = block_of(takes, takes.first).bytes;
+            for (std::uint64_t i = group.rank(); i < words && 8 * (share.first + i) < bytes && !result.failed(); i += group.size()) {
+                const std::uint64_t first = 8 * (share.first + i), left = bytes - first;
+                std::uint64_t combined = 0;
+                for (std::uint64_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
+                    std::uint64_t word = 0;
+                    if (rank == me)
+                        word = load_of<T>(block_of(gives, me).address + first, left);
+                    else
+                        result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
+                    combined = rank == takes.first ? word : take(combined, word);
+                }
+                if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
             }
-            if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
         }
     }
-    return end_of_run(group, collective, run, is_of_all(takes, ranks) && is_of_all(gives, ranks), result);
+    const bool together = is_of_all(takes, ranks, 8 * share.first) && is_of_all(gives, ranks, 8 * share.first);
+    return end_of_run(group, collective, share, run, together, result);
+}
+
+// Words of blocks of at most `most` bytes; without bytes there is one.
+MP_DEVICE std::uint64_t words_of(std::uint64_t most) { return most == 0 ? 1 : (most - 1) / 8 + 1; }
+
+// The share of blocks of so many words that goes by the rings of one number, none if they are not needed: as few rings as carry them, or more,
+// so that the blocks of threads have as much to do.
+MP_DEVICE RingShare share_of(const Collective& collective, std::uint64_t words, std::uint64_t ring) {
+    std::uint64_t each = words;
+    if (words > collective.len) {
+        each = (words - 1) / collective.rings + 1;
+        if (each < least_share) each = least_share;
+    }
+    const std::uint64_t first = ring * each, left = first < words ? words - first : 0;
+    return {ring, first, left < each ? left : each};
+}
+
+// Blocks of at most `most` bytes on any rank by as many rings as carry them; `part` of these.
+template <class Group, class Take>
+MP_COLD WaitResult run_by_rings(Group group, std::uint64_t state, const Blocks gives, const Blocks takes, std::uint64_t most, const Take take,
+                                const Part part) {
+    const Collective& collective = at<const CollectiveState>(state)->collective;
+    WaitResult result = {ok, 0, 0};
+    for (std::uint64_t ring = part.index; !result.failed(); ring += part.count) {
+        const RingShare share = share_of(collective, words_of(most), ring);
+        if (share.words == 0) break;
+        result = run_by_packets(group, collective, gives, takes, share, take);
+    }
+    return result;
 }
 
 // ---- lanes ------------------------------------------------------------------------------------------------------
@@ -240,7 +300,7 @@ static_assert(lane_lag < lane_slots, "a slot is free again when its turn comes")
 
 // Behind the rings of an inbox: the words, by lane and the rank that writes them.
 MP_DEVICE std::uint64_t lanes_in(std::uint64_t inbox, const Collective& collective) {
-    return inbox + collective.ranks * (collective.ring * packet_size + lane_stride);
+    return ring_in(inbox, collective, collective.rings);
 }
 MP_DEVICE std::uint64_t* lane_word(std::uint64_t inbox, const Collective& collective, std::uint64_t lane, std::uint64_t from) {
     return at<std::uint64_t>(lanes_in(inbox, collective) + (lane * collective.ranks + from) * lane_stride);
@@ -439,6 +499,15 @@ MP_COLD WaitResult run_by_lanes(Group group, std::uint64_t state, const WaitBoun
         result = run_lane(group, collective, bounds, gives, takes, most_given, most_taken, piece, lane, take);
     group.sync();
     return result;
+}
+
+// Blocks of which the largest has `most` bytes on any rank: by rings, if they carry them.
+MP_DEVICE bool go_by_rings(const Collective& collective, std::uint64_t most) { return words_of(most) <= collective.rings * collective.len; }
+template <class Group, class Take>
+MP_COLD WaitResult run_by_shares(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
+                                 std::uint64_t most, const Take take, const Part part) {
+    if (go_by_rings(at<const CollectiveState>(state)->collective, most)) return run_by_rings(group, state, gives, takes, most, take, part);
+    return run_by_lanes(group, state, bounds, gives, takes, most, take, part);
 }
 
 }  // namespace impl

@@ -102,8 +102,8 @@ MP_DEVICE WaitResult told(Group group, const CollectiveState& state, std::uint64
 template <class Group>
 MP_DEVICE WaitResult end_of_nic_run(Group group, CollectiveState& state, std::uint64_t run, bool heard) {
     if (group.leads()) {
-        state.runs = run;
-        if (heard) state.heard = run;
+        state.ring.runs = run;
+        if (heard) state.ring.heard = run;
     }
     return {ok, run, 0};
 }
@@ -120,7 +120,7 @@ template <class Group>
 MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t memory, const WaitBounds bounds, bool ordered) {
     auto& state = *at<CollectiveState>(memory);
     group.sync();
-    const std::uint64_t run = state.runs + 1;
+    const std::uint64_t run = state.ring.runs + 1;
     WaitResult result = {ok, run, 0};
     if (ordered) {
         const Window& window = state.window;
@@ -138,9 +138,9 @@ MP_COLD WaitResult agree_by_nic(Group group, std::uint64_t memory, const WaitBou
     const Collective& collective = state.collective;
     const std::uint64_t share = part_of(state.window, collective.rank)->memory, said = share + outgoing_row(collective);
     group.sync();
-    const std::uint64_t run = state.runs + 1, round = last_round(run);
+    const std::uint64_t run = state.ring.runs + 1, round = last_round(run);
     WaitResult result = {ok, round, 0};
-    if (state.heard != state.runs) result = hear_all(group, state, bounds, last_round(run - 1));
+    if (state.ring.heard != state.ring.runs) result = hear_all(group, state, bounds, last_round(run - 1));
     if (result.failed()) return result;
     if (group.leads()) *at<std::uint64_t>(said) = mine;
     group.sync();
@@ -177,8 +177,8 @@ MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBound
     }
     do {
         group.sync();
-        const std::uint64_t run = state.runs + 1, round = last_round(run);
-        if (state.heard != state.runs) {
+        const std::uint64_t run = state.ring.runs + 1, round = last_round(run);
+        if (state.ring.heard != state.ring.runs) {
             result = hear_all(group, state, bounds, last_round(run - 1));
             if (result.failed()) return result;
         }
@@ -190,7 +190,7 @@ MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBound
         take_pieces(group, takes, first, row, sources, take);
         // Nobody's values are sent again, or the run ended, before all of the group have taken theirs.
         group.sync();
-        result = end_of_nic_run(group, state, run, is_of_all(takes, collective.ranks) && first < takes.bytes);
+        result = end_of_nic_run(group, state, run, is_of_all(takes, collective.ranks, first));
         first += row;
     } while (first < most);
     group.sync();

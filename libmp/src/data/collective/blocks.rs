@@ -94,8 +94,8 @@ pub(super) struct Phase {
 
 impl Phase {
     /// Whether all ranks hear all in it: what one of them sees of its own blocks, all do.
-    pub fn is_of_all(&self, ranks: usize) -> bool {
-        self.takes.is_of_all(ranks) && self.gives.is_of_all(ranks)
+    pub fn is_of_all(&self, ranks: usize, first: u64) -> bool {
+        self.takes.is_of_all(ranks, first) && self.gives.is_of_all(ranks, first)
     }
 
     /// Bytes of the largest block that this rank gives or takes.
@@ -197,10 +197,10 @@ impl List {
         !self.table.is_empty()
     }
 
-    /// Whether there is something of, or for, each of `ranks` ranks. What has a table may be empty for one, which it does not look
-    /// at, as kernels do not.
-    pub fn is_of_all(&self, ranks: usize) -> bool {
-        !self.is_table() && (0..ranks).all(|rank| self.block(rank).bytes != 0)
+    /// Whether there is something of, or for, each of `ranks` ranks from byte `first` of the blocks on. What has a table may be empty for
+    /// one, which it does not look at, as kernels do not.
+    pub fn is_of_all(&self, ranks: usize, first: u64) -> bool {
+        !self.is_table() && (0..ranks).all(|rank| self.block(rank).bytes > first)
     }
 
     /// As kernels take it, in memory at an address.

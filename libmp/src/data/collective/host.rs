@@ -13,31 +13,22 @@ use crate::error::Result;
 pub(super) use lanes::Lanes;
 use memory::load;
 pub(super) use memory::{InPlace, InRegions, Memory};
-pub(super) use rings::Rings;
+pub(super) use rings::{RingCounts, Rings, ring_share};
 pub(super) use rows::Rows;
 
 /// A collective's memory as the CPU sees it.
 pub(super) struct HostSide {
-    /// As in `mp::CollectiveState`.
-    pub state: Counts,
+    /// As in `mp::CollectiveState`: of the first rings, and barriers over mapped memory.
+    pub first: RingCounts,
+    pub met: Word64,
     pub rank: usize,
     pub ranks: usize,
-    /// Words that a rank can send to another at once.
-    pub len: usize,
     pub reach: Reach,
-}
-
-/// Its words that change.
-pub(super) struct Counts {
-    pub runs: Word64,
-    pub position: Word64,
-    pub heard: Word64,
-    pub met: Word64,
 }
 
 /// How the others are reached.
 pub(super) enum Reach {
-    /// By their memory: up to `len` words by rings, and more by lanes.
+    /// By their memory: what rings carry by these, and more by lanes.
     Mapped {
         rings: Rings,
         lanes: Lanes,
@@ -45,10 +36,14 @@ pub(super) enum Reach {
     Nic(Box<Rows>),
 }
 
-/// How up to `len` words of a run go to each of the other ranks: over mapped memory ([`Rings`]), or through a NIC ([`Rows`]).
+/// How a row of words of every block goes to each of the other ranks: over mapped memory ([`Rings`]), or through a NIC ([`Rows`]).
 trait Way {
-    /// Begins the next run, once what it overwrites has been taken; a rank that has not.
-    fn begin(&self, state: &Counts, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>>;
+    /// Whether the ranks agree first on how many rows blocks in a table have, of which each rank knows its own.
+    const AGREES: bool = false;
+    /// Words of a row.
+    fn row(&self, task: &Task<'_>) -> usize;
+    /// Begins the run of a row, once what it overwrites has been taken; a rank that has not.
+    fn begin(&self, met: &Word64, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>>;
     /// Gives a rank the run's words; of a barrier it tells the rank that this one has come.
     fn give(&self, run: &Run, rank: usize, is_barrier: bool) -> Result<()>;
     /// Takes so many words of a rank, behind those that the run has of it; false if they have not come.
@@ -64,7 +59,7 @@ trait Way {
         Ok(true)
     }
     /// The run is through. Of a barrier, and where all have said how long their blocks are, there is no phase: all have heard all.
-    fn end(&self, state: &Counts, run: &Run, packets: u64, phase: Option<&Phase>);
+    fn end(&self, met: &Word64, run: &Run, task: &Task<'_>, phase: Option<&Phase>);
 }
 
 /// What is done: the exchanges one after another, and how what comes is combined.
@@ -78,13 +73,8 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Packets that a run has of every ring.
-    fn packets(&self) -> u64 {
-        self.most.div_ceil(8).max(1)
-    }
-
-    /// Bytes of the largest block of any rank in lanes: of two halves, of either.
-    pub fn most_in_lanes(&self) -> u64 {
+    /// Bytes of the largest block of any rank in a phase: of two halves, of either.
+    pub fn most_of_a_phase(&self) -> u64 {
         if self.phases.len() > 1 { self.phases[0].gives.most() } else { self.most }
     }
 }
@@ -96,8 +86,9 @@ pub(super) struct Run {
     number: u64,
     /// Where its packets begin in the rings.
     position: u64,
-    /// The phase, and of large blocks the lane.
+    /// The phase, and in it the row, or of large blocks the lane.
     phase: usize,
+    row: usize,
     lane: usize,
     /// The byte of the blocks that is sent or taken next, and whether all has come of what was before.
     first: u64,
@@ -132,7 +123,7 @@ enum Stage {
 impl Run {
     /// Begins anew.
     pub fn reset(&mut self) {
-        (self.stage, self.phase, self.lane, self.first) = (Stage::Hear, 0, 0, 0);
+        (self.stage, self.phase, self.row, self.lane, self.first) = (Stage::Hear, 0, 0, 0, 0);
         (self.rank, self.word, self.agreed) = (0, 0, None);
         self.sent.clear();
     }
@@ -152,7 +143,7 @@ impl HostSide {
         memory: &mut M,
     ) -> Result<Option<usize>> {
         match &self.reach {
-            Reach::Mapped { lanes, .. } if task.most > 8 * self.len as u64 => {
+            Reach::Mapped { rings, lanes } if task.most_of_a_phase() > rings.bytes() => {
                 self.advance_in_lanes(run, task, memory, lanes)
             }
             Reach::Mapped { rings, .. } => self.advance_in_turns(rings, run, task, memory),
@@ -162,28 +153,26 @@ impl HostSide {
 
     /// Runs so far, barriers among them.
     pub fn runs(&self) -> u64 {
-        let [runs, met] = [&self.state.runs, &self.state.met].map(Word64::load);
+        let [runs, met] = [&self.first.runs, &self.met].map(Word64::load);
         runs.unwrap_or_default() + met.unwrap_or_default()
     }
 
-    fn advance_in_turns<M: Memory>(
+    fn advance_in_turns<W: Way, M: Memory>(
         &self,
-        way: &impl Way,
+        way: &W,
         run: &mut Run,
         task: &Task<'_>,
         memory: &mut M,
     ) -> Result<Option<usize>> {
-        let Some(phase) = task.phases.first() else { return Ok(None) };
-        let is_barrier = task.is_barrier;
-        loop {
+        let (is_barrier, row) = (task.is_barrier, way.row(task));
+        while let Some(phase) = task.phases.get(run.phase) {
             match run.stage {
                 Stage::Hear => {
-                    if let Some(missing) = way.begin(&self.state, run, task)? {
+                    if let Some(missing) = way.begin(&self.met, run, task)? {
                         return Ok(Some(missing));
                     }
-                    // A rank knows only its own blocks of a table: the ranks agree on how many rows there are.
-                    let in_rows = task.most > 8 * self.len as u64 && phase.gives.is_table();
-                    if in_rows && run.agreed.is_none() && self.ranks > 1 {
+                    let in_rows = task.most > 8 * row as u64 && phase.gives.is_table();
+                    if W::AGREES && in_rows && run.agreed.is_none() && self.ranks > 1 {
                         run.words.clear();
                         run.words.push(phase.most());
                         self.others().try_for_each(|rank| way.give(run, rank, false))?;
@@ -204,14 +193,14 @@ impl HostSide {
                         run.agreed = run.agreed.max(Some(largest));
                         (run.rank, run.word) = (rank + 1, 0);
                     }
-                    way.end(&self.state, run, 0, None);
+                    way.end(&self.met, run, task, None);
                     if run.agreed == Some(0) {
                         return Ok(None);
                     }
                     run.goes_on(Stage::Hear);
                 }
                 Stage::Give => {
-                    self.give(way, run, phase, is_barrier, memory)?;
+                    self.give(way, run, phase, (is_barrier, row), memory)?;
                     run.combined.clear();
                     run.goes_on(Stage::Take);
                 }
@@ -219,7 +208,7 @@ impl HostSide {
                     while run.rank < self.ranks {
                         let has_come = match is_barrier {
                             true => run.rank == self.rank || way.has_come(run, run.rank)?,
-                            false => self.take(way, run, phase, task, memory)?,
+                            false => self.take(way, run, phase, (task, row), memory)?,
                         };
                         if !has_come {
                             return Ok(Some(run.rank));
@@ -239,17 +228,16 @@ impl HostSide {
                     run.goes_on(Stage::Through);
                 }
                 Stage::Through => {
-                    let phase = (!is_barrier).then_some(phase);
-                    way.end(&self.state, run, task.packets(), phase);
-                    run.first += 8 * self.len as u64;
-                    if run.first >= run.agreed.unwrap_or(task.most) {
-                        return Ok(None);
+                    way.end(&self.met, run, task, (!is_barrier).then_some(phase));
+                    (run.row, run.first) = (run.row + 1, run.first + 8 * row as u64);
+                    if run.first >= run.agreed.unwrap_or(task.most_of_a_phase()) {
+                        (run.phase, run.row, run.first) = (run.phase + 1, 0, 0);
                     }
-                    // The next row.
                     run.goes_on(Stage::Hear);
                 }
             }
         }
+        Ok(None)
     }
 
     /// Sends every other rank its block, as far as it fits.
@@ -258,13 +246,13 @@ impl HostSide {
         way: &impl Way,
         run: &mut Run,
         phase: &Phase,
-        is_barrier: bool,
+        (is_barrier, row): (bool, usize),
         memory: &M,
     ) -> Result<()> {
         let mut loaded = None;
         for rank in self.others() {
             let block = phase.gives.block(rank);
-            let bytes = block.bytes.saturating_sub(run.first).min(8 * self.len as u64);
+            let bytes = block.bytes.saturating_sub(run.first).min(8 * row as u64);
             let at = block.at + run.first;
             if loaded != Some((at, bytes)) {
                 load(memory, phase.again, at, bytes as usize, &mut run.words)?;
@@ -281,12 +269,12 @@ impl HostSide {
         way: &impl Way,
         run: &mut Run,
         phase: &Phase,
-        task: &Task<'_>,
+        (task, row): (&Task<'_>, usize),
         memory: &mut M,
     ) -> Result<bool> {
         let (rank, first) = (run.rank, run.first);
         let block = phase.takes.block(rank);
-        let bytes = block.bytes.saturating_sub(first).min(8 * self.len as u64) as usize;
+        let bytes = block.bytes.saturating_sub(first).min(8 * row as u64) as usize;
         if bytes == 0 {
             return Ok(true);
         }

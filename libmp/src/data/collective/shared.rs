@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::{
     Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LEAST_PIECE,
-    LEAST_RING, LaneCounters, NO_REDUCTION, PACKET, WaitStatus,
+    LEAST_RING, LEAST_SHARE, LaneCounters, NO_REDUCTION, PACKET, RingState, WaitStatus,
 };
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{List, Phase};
-use super::host::{Counts, HostSide, InRegions, Lanes, Memory, Reach, Rings, Rows, Run, Task};
+use super::host::{
+    HostSide, InRegions, Lanes, Memory, Reach, RingCounts, Rings, Rows, Run, Task, ring_share,
+};
 use super::job::Job;
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
@@ -26,8 +28,13 @@ use crate::data::wait::Backoff;
 use crate::data::window::{Window, nanoseconds};
 use crate::error::{Error, Result};
 
-/// Blocks of up to so many bytes go as packets, whose rings take four times the room.
+/// Blocks of up to so many bytes go as packets of one ring, which takes four times the room.
 const SMALL: usize = 8 << 10;
+/// Rings of a GPU to all other ranks together: larger blocks go quicker in pieces, which take half of the bytes on the way (measured
+/// between two GPUs: see `docs/measuring.md`).
+const RINGS: usize = 128;
+/// Rings of the host, which does one after another.
+const HOST_RINGS: usize = 2;
 /// Bytes of a row through a NIC.
 const ROW: usize = 16 << 10;
 /// Lanes of a GPU: while some wait until their pieces have arrived, others keep NVLink busy.
@@ -38,7 +45,8 @@ const SLOTS: usize = 32 << 20;
 const MOST_PIECE: usize = 64 << 10;
 /// Lanes of the host and the bytes of a piece: the CPU does one after another.
 const HOST_LANES: (usize, usize) = (2, 16 << 10);
-/// Threads of a block that serves lanes, and of one that serves a NIC.
+/// Threads of a block that serves a ring, of one that serves lanes, and of one that serves a NIC.
+const RING_THREADS: u32 = LEAST_SHARE as u32;
 const LANE_THREADS: u32 = 512;
 const NIC_THREADS: u32 = 256;
 
@@ -78,6 +86,7 @@ struct Form {
     len: usize,
     /// Packets of a ring.
     ring: usize,
+    rings: usize,
     lanes: usize,
     piece: usize,
     /// Bytes of what the others write.
@@ -92,14 +101,16 @@ impl Form {
             // Rows that 16 bytes can be read of at once, and one more, from which puts are made.
             let len = len.next_multiple_of(2);
             let inbox = len.checked_mul(8)?.checked_mul(2 * ranks + 1)?;
-            return Some(Form { len, ring: 0, lanes: 0, piece: 0, inbox });
+            return Some(Form { len, ring: 0, rings: 1, lanes: 0, piece: 0, inbox });
         }
         let ring = (2 * len).next_power_of_two().max(LEAST_RING as usize);
-        let rings = ranks * (ring * PACKET as usize + LANE_STRIDE as usize);
-        if bytes <= SMALL {
-            return Some(Form { len, ring, lanes: 0, piece: 0, inbox: rings });
-        }
         let (others, slots) = (ranks - 1, LANE_SLOTS as usize);
+        let most = if gpu { RINGS / others.max(1) } else { HOST_RINGS };
+        let rings = bytes.div_ceil(8 * len).min(most).max(1);
+        let packets = rings * ranks * (ring * PACKET as usize + LANE_STRIDE as usize);
+        if bytes <= 8 * len * rings {
+            return Some(Form { len, ring, rings, lanes: 0, piece: 0, inbox: packets });
+        }
         let (lanes, piece) = match gpu {
             true => {
                 let fits = (SLOTS / (LANES * slots * others.max(1))).max(1);
@@ -112,9 +123,10 @@ impl Form {
         Some(Form {
             len,
             ring,
+            rings,
             lanes,
             piece,
-            inbox: rings + words + lanes * others * slots * piece,
+            inbox: packets + words + lanes * others * slots * piece,
         })
     }
 }
@@ -148,10 +160,11 @@ impl Shared {
             false => plane.pieces.cut_for(device, form.inbox).map_err(failed),
         };
         let inbox: Result<Buffer<u8>> = form.as_ref().map_err(Clone::clone).and_then(cut);
-        // The state, behind it the addresses of the inboxes, and the counters of the lanes.
+        // The state, behind it the addresses of the inboxes, the states of the rings but the first, and the counters of the lanes.
         let table = size_of::<CollectiveState>();
-        let counters = table + 8 * size;
-        let lanes = form.as_ref().map_or(0, |form| form.lanes);
+        let states = table + 8 * size;
+        let (lanes, rings) = form.as_ref().map_or((0, 1), |form| (form.lanes, form.rings));
+        let counters = states + (rings - 1) * size_of::<RingState>();
         let words = || {
             let bytes = counters + lanes * size * size_of::<LaneCounters>();
             plane.pieces.cut_for(device, bytes)?.cast::<u64>()
@@ -186,13 +199,15 @@ impl Shared {
             handles.push(theirs.inbox);
         }
         let word = |offset: usize| words.word(offset / 8).map_err(failed);
-        let state = Counts {
-            runs: word(offset_of!(CollectiveState, runs))?,
-            position: word(offset_of!(CollectiveState, position))?,
-            heard: word(offset_of!(CollectiveState, heard))?,
-            met: word(offset_of!(CollectiveState, met))?,
+        let counts = |at: usize| -> Result<RingCounts> {
+            Ok(RingCounts {
+                runs: word(at + offset_of!(RingState, runs))?,
+                position: word(at + offset_of!(RingState, position))?,
+                heard: word(at + offset_of!(RingState, heard))?,
+            })
         };
-        let address = state.runs.device_address().map_err(failed)?;
+        let first = counts(offset_of!(CollectiveState, ring))?;
+        let address = words.word(0).and_then(|word| word.device_address()).map_err(failed)?;
         let abort = plane.abort_of(device)?;
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction: "on", rank: world_ranks[rank], host };
@@ -203,6 +218,8 @@ impl Shared {
             rank: rank as u64,
             len: form.len as u64,
             ring: form.ring as u64,
+            rings: form.rings as u64,
+            states: address + states as u64,
             bytes: bytes as u64,
             lanes: form.lanes as u64,
             piece: form.piece as u64,
@@ -229,7 +246,8 @@ impl Shared {
                 let (len, by_host) = (form.len, AtomicU64::new(0));
                 let mine = region.slice(2 * size * len..region.len())?;
                 let window = opened;
-                let rows = Rows { window, share, mine, rank, ranks: size, len, by_host };
+                let state = first.clone();
+                let rows = Rows { window, share, mine, rank, ranks: size, len, state, by_host };
                 Some(Reach::Nic(Box::new(rows)))
             }
         } else {
@@ -258,17 +276,20 @@ impl Shared {
             held.extend(inboxes);
             let inboxes = mapped.map_err(failed)?;
             let counters = words.slice(counters / 8..words.len()).map_err(failed)?;
-            let Form { ring, lanes: count, piece, .. } = form;
-            let first = size * (2 * ring + LANE_STRIDE as usize / 8);
-            let lanes = Lanes { inboxes: inboxes.clone(), first, count, piece, counters };
-            let rings = Rings { inboxes, rank, ring };
+            let Form { len, ring, rings, lanes: count, piece, .. } = form;
+            let mut states = vec![first.clone()];
+            for number in 1..rings {
+                states.push(counts(table + 8 * size + (number - 1) * size_of::<RingState>())?);
+            }
+            let rings = Rings { inboxes: inboxes.clone(), rank, len, ring, states };
+            let lanes = Lanes { inboxes, first: rings.words(), count, piece, counters };
             (!gpu).then_some(Reach::Mapped { rings, lanes })
         };
         let known = CollectiveState { collective: handle, window: view, ..Default::default() };
         let memory = || words.bytes().slice(0..table)?.cast()?.write(&[known]);
         memory().map_err(failed)?;
-        let len = form.len;
-        let host = reach.map(|reach| HostSide { state, rank, ranks: size, len, reach });
+        let met = word(offset_of!(CollectiveState, met))?;
+        let host = reach.map(|reach| HostSide { first, met, rank, ranks: size, reach });
         Ok(Shared {
             plane: plane.clone(),
             device: device.clone(),
@@ -324,7 +345,7 @@ impl Shared {
         Err(Error::Mismatch { op: self.name(), reason })
     }
 
-    /// Whether blocks of so many bytes go by lanes.
+    /// Whether blocks of so many bytes are more than one ring carries.
     pub fn is_large(&self, bytes: usize) -> bool {
         self.handle.nic == 0 && bytes > 8 * self.handle.len as usize
     }
@@ -357,22 +378,26 @@ impl Shared {
     pub fn launch(&self, stream: &Stream, job: &Job) -> Result<()> {
         let failed = |source| Error::Memory { op: self.name(), source };
         let Some(cuda) = self.device.as_cuda() else { return Err(Error::NoOperations) };
-        let small = !self.is_large(job.most as usize) && self.handle.nic == 0;
-        let most = job.task().most_in_lanes();
-        let (name, dims) = match (job.is_barrier, small) {
+        let most = job.task().most_of_a_phase();
+        let (words, far) = (most.div_ceil(8), self.handle.nic != 0);
+        let is_one = far || !self.is_large(job.most as usize);
+        let (name, dims) = match (job.is_barrier, is_one) {
             (true, _) => ("mp_barrier", Dims::linear(1, 32)),
+            (false, true) if far => ("mp_collective_nic", Dims::linear(1, NIC_THREADS)),
             (false, true) => {
                 // A thread a word, as long as there are threads.
                 let each = if job.reduction.is_some() { 1 } else { self.handle.ranks };
-                let threads = (job.most.div_ceil(8) * each).clamp(1, 512) as u32;
+                let threads = (words * each).clamp(1, 512) as u32;
                 ("mp_collective", Dims::linear(1, threads.next_multiple_of(32)))
             }
-            (false, false) if self.handle.nic != 0 => {
-                ("mp_collective_large", Dims::linear(1, NIC_THREADS))
+            (false, false) if words <= self.handle.rings * self.handle.len => {
+                let each = ring_share(words, self.handle.len, self.handle.rings);
+                let rings = words.div_ceil(each) as u32;
+                ("mp_collective_rings", Dims::linear(rings, RING_THREADS))
             }
             (false, false) => {
                 let lanes = most.div_ceil(LEAST_PIECE).clamp(1, self.handle.lanes);
-                ("mp_collective_large", Dims::linear(lanes as u32, LANE_THREADS))
+                ("mp_collective_lanes", Dims::linear(lanes as u32, LANE_THREADS))
             }
         };
         let kernel = cuda.kernel(name).map_err(failed)?;
@@ -388,7 +413,7 @@ impl Shared {
             *run = self.run_of(stream, job, phase)?;
         }
         let [first, second, most] = [Arg::new(&runs[0]), Arg::new(&runs[1]), Arg::new(&most)];
-        let args = match small {
+        let args = match is_one {
             true => vec![handle, first, most],
             false => vec![handle, first, second, most],
         };

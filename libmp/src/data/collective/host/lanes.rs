@@ -32,7 +32,7 @@ impl HostSide {
         memory: &mut M,
         lanes: &Lanes,
     ) -> Result<Option<usize>> {
-        let piece = lanes.piece_for(task.most_in_lanes());
+        let piece = lanes.piece_for(task.most_of_a_phase());
         while let Some(phase) = task.phases.get(run.phase) {
             while run.lane < lanes.count {
                 run.sent.resize(self.ranks, 0);

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gdsync::Buffer;
+use gdsync::{Buffer, Word64};
 
-use super::{Counts, Run, Task, Way, others};
+use super::{RingCounts, Run, Task, Way, others};
 use crate::data::collective::blocks::Phase;
 use crate::data::region::Region;
 use crate::data::window::Window;
@@ -19,12 +19,21 @@ pub(in crate::data::collective) struct Rows {
     pub rank: usize,
     pub ranks: usize,
     pub len: usize,
+    /// As in `mp::CollectiveState`.
+    pub state: RingCounts,
     /// The last run of the host and its streams; the last of all may have been a kernel's.
     pub by_host: AtomicU64,
 }
 
 impl Way for Rows {
-    fn begin(&self, state: &Counts, run: &mut Run, _task: &Task<'_>) -> Result<Option<usize>> {
+    const AGREES: bool = true;
+
+    fn row(&self, _task: &Task<'_>) -> usize {
+        self.len
+    }
+
+    fn begin(&self, _met: &Word64, run: &mut Run, _task: &Task<'_>) -> Result<Option<usize>> {
+        let state = &self.state;
         let before = state.runs.load().unwrap_or_default();
         let heard = state.heard.load().unwrap_or_default();
         run.number = before + 1;
@@ -68,16 +77,11 @@ impl Way for Rows {
         self.has_told(rank, last_round(run.number))
     }
 
-    fn end(&self, state: &Counts, run: &Run, _packets: u64, phase: Option<&Phase>) {
+    fn end(&self, _met: &Word64, run: &Run, _task: &Task<'_>, phase: Option<&Phase>) {
         self.by_host.store(run.number, Ordering::Relaxed);
-        let _ = state.runs.store(run.number);
-        // Something has come from every rank, of what lies behind byte `first` of the blocks.
-        let has_heard_all = |phase: &Phase| {
-            let has_bytes = |rank| phase.takes.block(rank).bytes > run.first;
-            phase.takes.is_of_all(self.ranks) && (0..self.ranks).all(has_bytes)
-        };
-        if phase.is_none_or(has_heard_all) {
-            let _ = state.heard.store(run.number);
+        let _ = self.state.runs.store(run.number);
+        if phase.is_none_or(|phase| phase.takes.is_of_all(self.ranks, run.first)) {
+            let _ = self.state.heard.store(run.number);
         }
     }
 }
