@@ -332,8 +332,15 @@ fn on_teams_in_reverse(device: &Device, sizes: &[usize]) {
     }
 }
 
-/// Kernels of several blocks, another number on each rank, between runs of the host and of streams.
-fn kernels_join_in(device: &Device, room: usize, sizes: &[usize], counts: &[usize], rounds: usize) {
+/// Kernels of several blocks of `threads`, another number on each rank, between runs of the host and of streams: of blocks of `counts`
+/// values.
+fn kernels_join_in(
+    device: &Device,
+    room: usize,
+    sizes: &[usize],
+    (counts, threads): (&[usize], u32),
+    rounds: usize,
+) {
     let kernels = Kernels::of(device);
     for &ranks in sizes {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
@@ -383,7 +390,7 @@ fn kernels_join_in(device: &Device, room: usize, sizes: &[usize], counts: &[usiz
                                 Value::Word(address(&takes)),
                                 Value::Word(address(&results)),
                             ];
-                            kernels.launch(&rank.stream, "test_kind", (blocks, 3), args);
+                            kernels.launch(&rank.stream, "test_kind", (blocks, threads), args);
                             world.synchronize(&rank.stream, soon()).unwrap();
                             assert_eq!(results.to_vec().unwrap(), [0; 3], "kind {kind}");
                         } else {
@@ -530,12 +537,14 @@ mod host {
 
     #[test]
     fn kernels_join_in() {
-        super::kernels_join_in(&Device::Host, 8 * 3000, &[1, 2, 3], &COUNTS, 4);
+        super::kernels_join_in(&Device::Host, 8 * 3000, &[1, 2, 3], (&COUNTS, 3), 4);
     }
 
     #[test]
     fn kernels_join_in_through_a_nic() {
-        common::each_path(|| super::kernels_join_in(&Device::Host, 8 * 3000, &[2], &COUNTS, 2));
+        common::each_path(|| {
+            super::kernels_join_in(&Device::Host, 8 * 3000, &[2], (&COUNTS, 3), 2)
+        });
     }
 
     /// Kernels and the host post to different queues of a NIC.
@@ -583,7 +592,9 @@ mod host {
     /// All-to-all-v takes as many rows as its blocks have, not as there is room for.
     #[test]
     fn room_for_any_blocks_costs_nothing() {
-        common::each_path(|| super::kernels_join_in(&Device::Host, usize::MAX, &[3], &COUNTS, 2));
+        common::each_path(|| {
+            super::kernels_join_in(&Device::Host, usize::MAX, &[3], (&COUNTS, 3), 2)
+        });
     }
 
     #[test]
@@ -654,14 +665,14 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_join_in() {
-        super::kernels_join_in(&gpu(), 8 * 3000, &[1, 2, 3], &[4, 3000], 6);
+        super::kernels_join_in(&gpu(), 8 * 3000, &[1, 2, 3], (&[4, 3000], 3), 6);
     }
 
-    /// More than rings carry.
+    /// More than rings carry, also by more ranks than have all their blocks on the GPU at once.
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn large_blocks_of_streams_and_kernels() {
-        super::kernels_join_in(&gpu(), 8 * 150_000, &[2, 3], &[150_000], 2);
+        super::kernels_join_in(&gpu(), 8 * 150_000, &[2, 3], (&[150_000], 256), 2);
     }
 
     #[test]

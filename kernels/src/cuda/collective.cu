@@ -8,7 +8,8 @@ MP_KERNEL void mp_barrier(const __grid_constant__ mp::Collective collective) {
     if (mp::block_rank() == 0) (void)mp::barrier(mp::block(), collective);
 }
 
-// One run, or two one after the other, by `way`; the second without blocks: there is none.
+// One run, or two one after the other, by `way`; the second without blocks: there is none. Whoever serves rings or lanes in turn has
+// served all of the first run then, as kernels do: others wait for it there.
 template <class Way>
 MP_DEVICE void run_both(const mp::CollectiveRun& first, const mp::CollectiveRun& second, const Way& way) {
     MP_NO_UNROLL
@@ -32,16 +33,15 @@ MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, 
         (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, all, mp::impl::AnyCombine{run.element, run.reduction});
 }
 
-// The same by several, a block of threads for each; `most` is of both runs.
+// The same by several, which blocks of threads serve in turn; `most` is of both runs.
 MP_KERNEL void MP_BLOCK_OF(512) mp_collective_rings(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun first,
                                                     const __grid_constant__ mp::CollectiveRun second, std::uint64_t most) {
-    const mp::impl::RingShare share = mp::impl::share_of(collective, mp::impl::words_of(most), mp::block_rank());
     run_both(first, second, [&](const mp::CollectiveRun& run, const auto& take) {
-        return mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, share, take);
+        return mp::impl::run_by_rings(mp::block(), collective, run.gives, run.takes, most, take, part_of_block());
     });
 }
 
-// By lanes, a block of threads for each.
+// By lanes, which blocks of threads serve in turn.
 MP_KERNEL void MP_BLOCK_OF(512) mp_collective_lanes(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun first,
                                                     const __grid_constant__ mp::CollectiveRun second, std::uint64_t most) {
     run_both(first, second, [&](const mp::CollectiveRun& run, const auto& take) {

@@ -280,10 +280,10 @@ MP_DEVICE RingShare share_of(const Collective& collective, std::uint64_t words, 
 
 // Blocks of at most `most` bytes on any rank by as many rings as carry them; `part` of these.
 template <class Group, class Take>
-MP_COLD WaitResult run_by_rings(Group group, std::uint64_t state, const Blocks gives, const Blocks takes, std::uint64_t most, const Take take,
-                                const Part part) {
-    const Collective& collective = at<const CollectiveState>(state)->collective;
+MP_DEVICE WaitResult run_by_rings(Group group, const Collective& collective, const Blocks& gives, const Blocks& takes, std::uint64_t most,
+                                  const Take& take, const Part& part) {
     WaitResult result = {ok, 0, 0};
+    MP_NO_UNROLL
     for (std::uint64_t ring = part.index; !result.failed(); ring += part.count) {
         const RingShare share = share_of(collective, words_of(most), ring);
         if (share.words == 0) break;
@@ -506,7 +506,8 @@ MP_DEVICE bool go_by_rings(const Collective& collective, std::uint64_t most) { r
 template <class Group, class Take>
 MP_COLD WaitResult run_by_shares(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
                                  std::uint64_t most, const Take take, const Part part) {
-    if (go_by_rings(at<const CollectiveState>(state)->collective, most)) return run_by_rings(group, state, gives, takes, most, take, part);
+    const Collective& collective = at<const CollectiveState>(state)->collective;
+    if (go_by_rings(collective, most)) return run_by_rings(group, collective, gives, takes, most, take, part);
     return run_by_lanes(group, state, bounds, gives, takes, most, take, part);
 }
 
