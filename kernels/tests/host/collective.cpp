@@ -21,24 +21,28 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-// The memory of a collective of `ranks` ranks with room for `bytes` bytes, of which `small` go as packets.
+// The memory of a collective of `ranks` ranks with room for `bytes` bytes, of which `small` go as packets of one ring.
 struct Ranks {
-    uint64_t ranks, bytes, len, ring, lanes, piece, adds = 1;
+    uint64_t ranks, bytes, len, ring, lanes, piece, rings, adds = 1;
     std::vector<std::vector<mp::Packet>> inboxes;
     std::vector<std::vector<uint64_t>> tables;
     std::vector<std::vector<mp::LaneCounters>> counters;
+    std::vector<std::vector<mp::RingState>> behind_first;
     std::vector<mp::CollectiveState> states;
     std::vector<mp::WaitReport> reports;
 
-    Ranks(uint64_t count, uint64_t room, uint64_t small, uint64_t lane_count = 0, uint64_t piece_bytes = 0)
-        : ranks(count), bytes(room), len(small / 8), ring(std::bit_ceil(2 * len)), lanes(lane_count), piece(piece_bytes), states(count), reports(count) {
+    Ranks(uint64_t count, uint64_t room, uint64_t small, uint64_t lane_count = 0, uint64_t piece_bytes = 0, uint64_t ring_count = 1)
+        : ranks(count), bytes(room), len(small / 8), ring(std::bit_ceil(2 * len)), lanes(lane_count), piece(piece_bytes), rings(ring_count),
+          states(count), reports(count) {
         const uint64_t slots = (ranks - 1) * lanes * mp::lane_slots * piece;
-        const uint64_t packets = ranks * ring + (ranks * mp::lane_stride + lanes * ranks * mp::lane_stride + slots) / mp::packet_size;
+        const uint64_t words = (rings + lanes) * ranks * mp::lane_stride;
+        const uint64_t packets = rings * ranks * ring + (words + slots) / mp::packet_size;
         for (uint64_t rank = 0; rank < ranks; ++rank) inboxes.emplace_back(packets);
         for (uint64_t rank = 0; rank < ranks; ++rank) {
             tables.emplace_back();
             for (auto& inbox : inboxes) tables.back().push_back(address(inbox.data()));
             counters.emplace_back(lanes * ranks);
+            behind_first.emplace_back(rings - 1);
         }
         for (uint64_t rank = 0; rank < ranks; ++rank) states[rank].collective = of(rank);
     }
@@ -49,6 +53,8 @@ struct Ranks {
         collective.rank = rank;
         collective.len = len;
         collective.ring = ring;
+        collective.rings = rings;
+        collective.states = address(behind_first[rank].data());
         collective.bytes = bytes;
         collective.lanes = lanes;
         collective.piece = piece;
@@ -184,7 +190,22 @@ CASE(every_kind_of_collective_by_packets) {
         every_kind<std::uint32_t>(world, 1, 3, 26, mp::bit_and);
         every_kind<std::int64_t>(world, 1, 2, 3, mp::prod_t{});
         every_kind<uint64_t>(world, 1, 5, 6, mp::bit_xor);
-        CHECK_THAT(world.states[0].runs, >, 10u);
+        CHECK_THAT(world.states[0].ring.runs, >, 10u);
+    }
+}
+
+// Shares of a block's words by rings, all of which are used or some; other numbers of blocks of threads on each rank than rings.
+CASE(every_kind_of_collective_by_several_rings) {
+    for (const uint64_t count : {1, 2, 3}) {
+        Ranks world(count, 4 * 8 * mp::least_share, 8 * mp::least_share, 0, 0, 4);
+        every_kind<double>(world, 1, 3, 3 * mp::least_share + 7, mp::sum_t{});
+        every_kind<float>(world, 3, 2, 3 * mp::least_share, mp::prod_t{});
+        every_kind<uint64_t>(world, 5, 3, 4 * mp::least_share, mp::bit_or);
+        // Small ones in between, by the first.
+        every_kind<std::int32_t>(world, 1, 2, 4, mp::min_t{});
+        every_kind<mp::f16>(world, 2, 4, 5 * mp::least_share + 3, mp::sum_t{});
+        CHECK_THAT(world.states[0].ring.runs, >, world.behind_first[0][2].runs);
+        CHECK_THAT(world.behind_first[0][2].runs, >, 10u);
     }
 }
 
@@ -204,6 +225,29 @@ CASE(every_kind_of_collective_by_lanes) {
         every_kind<double>(wide, 2, 3, 700, mp::sum_t{});
         every_kind<double>(wide, 3, 2, 3000, mp::sum_t{});
     }
+}
+
+// The kernel of streams by several rings, of two runs: fewer blocks of threads than rings, and others on each rank.
+CASE(two_halves_of_an_all_reduce_by_several_rings) {
+    constexpr uint64_t count = 3, len = 3 * count * mp::least_share - 40;
+    Ranks ranks(count, 8 * len, 8 * mp::least_share, 0, 0, 3);
+    std::vector<std::vector<double>> values(count);
+    std::vector<double> expected(len);
+    for (uint64_t rank = 0; rank < count; ++rank)
+        for (uint64_t i = 0; i < len; ++i) {
+            values[rank].push_back(value<double>(rank, 0, i));
+            expected[i] = rank == 0 ? values[0][i] : expected[i] + values[rank][i];
+        }
+    std::vector<std::jthread> running;
+    for (uint64_t rank = 0; rank < count; ++rank)
+        running.emplace_back([&, rank] {
+            const mp::impl::AllReduceHalves halves(ranks.of(rank), values[rank].data(), values[rank].data(), 8 * len);
+            const mp::CollectiveRun first = {halves.apart, halves.mine, mp::element_f64, mp::reduction_sum};
+            const mp::CollectiveRun second = {halves.combined, halves.whole, 0, mp::no_reduction};
+            mp::host::launch(1 + unsigned(rank), 4, mp_collective_rings, ranks.of(rank), first, second, halves.apart.bytes);
+        });
+    running.clear();
+    for (const auto& got : values) CHECK(got == expected);
 }
 
 // The kernels of streams: an operation that is known when they run.
@@ -235,7 +279,7 @@ CASE(an_all_reduce_gives_every_rank_the_same) {
                         mp::host::launch(1, 2, mp_collective, ranks.of(rank), max, uint64_t{44});
                         mp::Blocks rest = whole(values[rank].data() + 6, 352);
                         const mp::CollectiveRun large = {rest, rest, mp::element_f64, mp::reduction_sum}, none = {};
-                        mp::host::launch(2, 2, mp_collective_large, ranks.of(rank), large, none, uint64_t{352});
+                        mp::host::launch(2, 2, mp_collective_lanes, ranks.of(rank), large, none, uint64_t{352});
                     });
             }
             for (uint64_t rank = 0; rank < count; ++rank) {
@@ -255,7 +299,7 @@ CASE(more_than_a_collective_has_room_for_is_refused_by_every_thread) {
     }, ranks.of(0), values, status.data());
     for (const mp::WaitStatus one : status) CHECK_THAT(one, ==, mp::out_of_range);
     CHECK_THAT(ranks.reports[0].status, ==, static_cast<std::uint32_t>(mp::out_of_range));
-    CHECK(ranks.reports[0].waited_ns == 40 && ranks.reports[0].seen == 32 && ranks.states[0].runs == 0);
+    CHECK(ranks.reports[0].waited_ns == 40 && ranks.reports[0].seen == 32 && ranks.states[0].ring.runs == 0);
 }
 
 CASE(a_collective_whose_partner_does_not_come_reports_and_ends) {
@@ -271,7 +315,7 @@ CASE(a_collective_whose_partner_does_not_come_reports_and_ends) {
     const auto give = [&](uint64_t rank, uint64_t bytes) { return mp::broadcast(mp::thread(), root.of(rank, 1'000'000), 0, values.data(), bytes).status; };
     for (const uint64_t bytes : {8, 16, 8}) CHECK_THAT(give(0, bytes), ==, mp::ok);
     CHECK_THAT(give(0, 8), ==, mp::timed_out);
-    CHECK(root.reports[0].expected == 3 && root.states[0].position == 4);
+    CHECK(root.reports[0].expected == 3 && root.states[0].ring.position == 4);
     // What has been taken may be overwritten, and no more.
     CHECK_THAT(give(1, 8), ==, mp::ok);
     CHECK_THAT(give(0, 8), ==, mp::ok);
@@ -324,7 +368,7 @@ CASE(barriers_that_are_met_at_again_and_again_are_runs_like_others) {
             }, ranks.of(rank), rank);
         });
     running.clear();
-    for (const auto& state : ranks.states) CHECK(state.runs == 20 && state.met == 45);
+    for (const auto& state : ranks.states) CHECK(state.ring.runs == 20 && state.met == 45);
 }
 
 CASE(a_barrier_orders_what_the_ranks_wrote_before) {
