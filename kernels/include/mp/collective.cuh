@@ -139,7 +139,7 @@ MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_onl
 
 namespace impl {
 
-// What does not go as packets: more than there is room for, large, through a NIC.
+// What does not go by the first rings: more than there is room for, more than they carry, through a NIC.
 template <class Group, class Take>
 MP_COLD WaitResult run_otherwise(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
                                  std::uint64_t most, const Take take, const Part part) {

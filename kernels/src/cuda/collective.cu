@@ -8,7 +8,13 @@ MP_KERNEL void mp_barrier(const __grid_constant__ mp::Collective collective) {
     if (mp::block_rank() == 0) (void)mp::barrier(mp::block(), collective);
 }
 
-// One run, or two one after the other, by `way`; the second without blocks: there is none. Whoever serves rings or lanes in turn has
+// One run by `way`, which is told what to do with what comes.
+template <class Way>
+MP_DEVICE mp::WaitResult run_one(const mp::CollectiveRun& run, const Way& way) {
+    if (run.reduction == mp::no_reduction) return way(run, mp::impl::PlaceBytes{});
+    return way(run, mp::impl::AnyCombine{run.element, run.reduction});
+}
+// One run, or two one after the other; the second without blocks: there is none. Whoever serves rings or lanes in turn has
 // served all of the first run then, as kernels do: others wait for it there.
 template <class Way>
 MP_DEVICE void run_both(const mp::CollectiveRun& first, const mp::CollectiveRun& second, const Way& way) {
@@ -16,8 +22,7 @@ MP_DEVICE void run_both(const mp::CollectiveRun& first, const mp::CollectiveRun&
     for (int i = 0; i < 2; ++i) {
         const mp::CollectiveRun& run = i == 0 ? first : second;
         if (i != 0 && run.gives.end == 0) return;
-        const bool places = run.reduction == mp::no_reduction;
-        if ((places ? way(run, mp::impl::PlaceBytes{}) : way(run, mp::impl::AnyCombine{run.element, run.reduction})).failed()) return;
+        if (run_one(run, way).failed()) return;
     }
 }
 MP_DEVICE mp::Part part_of_block() { return {mp::block_rank(), mp::grid_blocks()}; }
@@ -27,10 +32,9 @@ MP_DEVICE mp::Part part_of_block() { return {mp::block_rank(), mp::grid_blocks()
 MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
     if (mp::block_rank() != 0) return;
     const mp::impl::RingShare all = {0, 0, mp::impl::words_of(most)};
-    if (run.reduction == mp::no_reduction)
-        (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, all, mp::impl::PlaceBytes{});
-    else
-        (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, all, mp::impl::AnyCombine{run.element, run.reduction});
+    (void)run_one(run, [&](const mp::CollectiveRun& run, const auto& take) {
+        return mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, all, take);
+    });
 }
 
 // The same by several, which blocks of threads serve in turn; `most` is of both runs.
@@ -54,10 +58,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_collective_lanes(const __grid_constant__ mp::
 MP_KERNEL void MP_BLOCK_OF(256) mp_collective_nic(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run,
                                                   std::uint64_t most) {
     if (mp::block_rank() != 0) return;
-    const mp::WaitBounds bounds = mp::impl::bounds_of(collective);
-    const mp::impl::AnyCombine combine = {run.element, run.reduction};
-    if (run.reduction == mp::no_reduction)
-        (void)mp::impl::run_by_nic(mp::block(), collective.state, bounds, run.gives, run.takes, most, mp::impl::PlaceBytes{});
-    else
-        (void)mp::impl::run_by_nic(mp::block(), collective.state, bounds, run.gives, run.takes, most, combine);
+    (void)run_one(run, [&](const mp::CollectiveRun& run, const auto& take) {
+        return mp::impl::run_by_nic(mp::block(), collective.state, mp::impl::bounds_of(collective), run.gives, run.takes, most, take);
+    });
 }

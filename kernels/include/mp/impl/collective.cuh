@@ -241,22 +241,20 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
         for (std::uint64_t i = group.rank(); i < words; i += group.size())
             for (std::uint64_t rank = 0; rank < ranks; ++rank)
                 if (rank != me) send_word<T>(collective, gives, rank, i, share, run);
-        if (takes.first < takes.end) {
-            // A part may be the last of all.
-            const std::uint64_t bytes = block_of(takes, takes.first).bytes;
-            for (std::uint64_t i = group.rank(); i < words && 8 * (share.first + i) < bytes && !result.failed(); i += group.size()) {
-                const std::uint64_t first = 8 * (share.first + i), left = bytes - first;
-                std::uint64_t combined = 0;
-                for (std::uint64_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
-                    std::uint64_t word = 0;
-                    if (rank == me)
-                        word = load_of<T>(block_of(gives, me).address + first, left);
-                    else
-                        result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
-                    combined = rank == takes.first ? word : take(combined, word);
-                }
-                if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
+        // What is combined is one block.
+        const std::uint64_t taken = takes.first < takes.end ? takes.bytes : 0;
+        for (std::uint64_t i = group.rank(); i < words && 8 * (share.first + i) < taken && !result.failed(); i += group.size()) {
+            const std::uint64_t first = 8 * (share.first + i), left = taken - first;
+            std::uint64_t combined = 0;
+            for (std::uint64_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
+                std::uint64_t word = 0;
+                if (rank == me)
+                    word = load_of<T>(block_of(gives, me).address + first, left);
+                else
+                    result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
+                combined = rank == takes.first ? word : take(combined, word);
             }
+            if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
         }
     }
     const bool together = is_of_all(takes, ranks, 8 * share.first) && is_of_all(gives, ranks, 8 * share.first);
@@ -501,13 +499,12 @@ MP_COLD WaitResult run_by_lanes(Group group, std::uint64_t state, const WaitBoun
     return result;
 }
 
-// Blocks of which the largest has `most` bytes on any rank: by rings, if they carry them.
-MP_DEVICE bool go_by_rings(const Collective& collective, std::uint64_t most) { return words_of(most) <= collective.rings * collective.len; }
+// Blocks of which the largest has `most` bytes on any rank: by rings, if they carry them, else by lanes.
 template <class Group, class Take>
 MP_COLD WaitResult run_by_shares(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
                                  std::uint64_t most, const Take take, const Part part) {
     const Collective& collective = at<const CollectiveState>(state)->collective;
-    if (go_by_rings(collective, most)) return run_by_rings(group, collective, gives, takes, most, take, part);
+    if (words_of(most) <= collective.rings * collective.len) return run_by_rings(group, collective, gives, takes, most, take, part);
     return run_by_lanes(group, state, bounds, gives, takes, most, take, part);
 }
 

@@ -6,8 +6,6 @@ mod memory;
 mod rings;
 mod rows;
 
-use gdsync::Word64;
-
 use super::blocks::{Phase, Reduction};
 use crate::error::Result;
 pub(super) use lanes::Lanes;
@@ -18,9 +16,6 @@ pub(super) use rows::Rows;
 
 /// A collective's memory as the CPU sees it.
 pub(super) struct HostSide {
-    /// As in `mp::CollectiveState`: of the first rings, and barriers over mapped memory.
-    pub first: RingCounts,
-    pub met: Word64,
     pub rank: usize,
     pub ranks: usize,
     pub reach: Reach,
@@ -43,7 +38,7 @@ trait Way {
     /// Words of a row.
     fn row(&self, task: &Task<'_>) -> usize;
     /// Begins the run of a row, once what it overwrites has been taken; a rank that has not.
-    fn begin(&self, met: &Word64, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>>;
+    fn begin(&self, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>>;
     /// Gives a rank the run's words; of a barrier it tells the rank that this one has come.
     fn give(&self, run: &Run, rank: usize, is_barrier: bool) -> Result<()>;
     /// Takes so many words of a rank, behind those that the run has of it; false if they have not come.
@@ -59,7 +54,9 @@ trait Way {
         Ok(true)
     }
     /// The run is through. Of a barrier, and where all have said how long their blocks are, there is no phase: all have heard all.
-    fn end(&self, met: &Word64, run: &Run, task: &Task<'_>, phase: Option<&Phase>);
+    fn end(&self, run: &Run, task: &Task<'_>, phase: Option<&Phase>);
+    /// Runs so far, barriers among them.
+    fn runs(&self) -> u64;
 }
 
 /// What is done: the exchanges one after another, and how what comes is combined.
@@ -76,6 +73,11 @@ impl Task<'_> {
     /// Bytes of the largest block of any rank in a phase: of two halves, of either.
     pub fn most_of_a_phase(&self) -> u64 {
         if self.phases.len() > 1 { self.phases[0].gives.most() } else { self.most }
+    }
+
+    /// Words of it, at least one.
+    fn words(&self) -> u64 {
+        self.most_of_a_phase().div_ceil(8).max(1)
     }
 }
 
@@ -153,8 +155,10 @@ impl HostSide {
 
     /// Runs so far, barriers among them.
     pub fn runs(&self) -> u64 {
-        let [runs, met] = [&self.first.runs, &self.met].map(Word64::load);
-        runs.unwrap_or_default() + met.unwrap_or_default()
+        match &self.reach {
+            Reach::Mapped { rings, .. } => rings.runs(),
+            Reach::Nic(rows) => rows.runs(),
+        }
     }
 
     fn advance_in_turns<W: Way, M: Memory>(
@@ -168,7 +172,7 @@ impl HostSide {
         while let Some(phase) = task.phases.get(run.phase) {
             match run.stage {
                 Stage::Hear => {
-                    if let Some(missing) = way.begin(&self.met, run, task)? {
+                    if let Some(missing) = way.begin(run, task)? {
                         return Ok(Some(missing));
                     }
                     let in_rows = task.most > 8 * row as u64 && phase.gives.is_table();
@@ -193,7 +197,7 @@ impl HostSide {
                         run.agreed = run.agreed.max(Some(largest));
                         (run.rank, run.word) = (rank + 1, 0);
                     }
-                    way.end(&self.met, run, task, None);
+                    way.end(run, task, None);
                     if run.agreed == Some(0) {
                         return Ok(None);
                     }
@@ -228,7 +232,7 @@ impl HostSide {
                     run.goes_on(Stage::Through);
                 }
                 Stage::Through => {
-                    way.end(&self.met, run, task, (!is_barrier).then_some(phase));
+                    way.end(run, task, (!is_barrier).then_some(phase));
                     (run.row, run.first) = (run.row + 1, run.first + 8 * row as u64);
                     if run.first >= run.agreed.unwrap_or(task.most_of_a_phase()) {
                         (run.phase, run.row, run.first) = (run.phase + 1, 0, 0);

@@ -253,8 +253,8 @@ impl Shared {
                 let (len, by_host) = (form.len, AtomicU64::new(0));
                 let mine = region.slice(2 * size * len..region.len())?;
                 let window = opened;
-                let state = first.clone();
-                let rows = Rows { window, share, mine, rank, ranks: size, len, state, by_host };
+                let rows =
+                    Rows { window, share, mine, rank, ranks: size, len, state: first, by_host };
                 Some(Reach::Nic(Box::new(rows)))
             }
         } else {
@@ -284,19 +284,18 @@ impl Shared {
             let inboxes = mapped.map_err(failed)?;
             let counters = words.slice(counters / 8..words.len()).map_err(failed)?;
             let Form { len, ring, rings, lanes: count, piece, .. } = form;
-            let mut states = vec![first.clone()];
-            for number in 1..rings {
-                states.push(counts(table + 8 * size + (number - 1) * size_of::<RingState>())?);
-            }
-            let rings = Rings { inboxes: inboxes.clone(), rank, len, ring, states };
+            let behind =
+                (1..rings).map(|number| counts(states + (number - 1) * size_of::<RingState>()));
+            let states = std::iter::once(Ok(first)).chain(behind).collect::<Result<_>>()?;
+            let met = word(offset_of!(CollectiveState, met))?;
+            let rings = Rings { inboxes: inboxes.clone(), rank, len, ring, states, met };
             let lanes = Lanes { inboxes, first: rings.words(), count, piece, counters };
             (!gpu).then_some(Reach::Mapped { rings, lanes })
         };
         let known = CollectiveState { collective: handle, window: view, ..Default::default() };
         let memory = || words.bytes().slice(0..table)?.cast()?.write(&[known]);
         memory().map_err(failed)?;
-        let met = word(offset_of!(CollectiveState, met))?;
-        let host = reach.map(|reach| HostSide { first, met, rank, ranks: size, reach });
+        let host = reach.map(|reach| HostSide { rank, ranks: size, reach });
         let multiprocessors = |cuda: &CudaDevice| cuda.capabilities().multiprocessors;
         Ok(Shared {
             plane: plane.clone(),

@@ -239,12 +239,12 @@ impl TcpWire {
 
     /// Whether the socket may still have to send what was lent to it.
     fn has_lent(&self) -> bool {
+        let Some(behind) = self.behind_lent else { return false };
         let mut unsent: libc::c_int = 0;
         // SAFETY: writes the integer: what the peer's system has not acknowledged (SIOCOUTQ, tcp(7)).
         let known =
             unsafe { libc::ioctl(self.stream.as_raw_fd(), libc::TIOCOUTQ, &mut unsent) } == 0;
-        let unsent = if known { usize::try_from(unsent).unwrap_or(0) } else { usize::MAX };
-        self.behind_lent.is_some_and(|behind| unsent > behind)
+        !known || usize::try_from(unsent).unwrap_or(0) > behind
     }
 
     fn cut(&mut self, what: &str, error: &std::io::Error) -> Cut {

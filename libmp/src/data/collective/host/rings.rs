@@ -13,7 +13,6 @@ use crate::error::Result;
 pub(super) const LINE: usize = (LANE_STRIDE / 8) as usize;
 
 /// How far a collective is in the rings of one number: `mp::RingState`.
-#[derive(Clone)]
 pub(in crate::data::collective) struct RingCounts {
     pub runs: Word64,
     pub position: Word64,
@@ -30,17 +29,18 @@ pub(in crate::data::collective) struct Rings {
     pub ring: usize,
     /// Of each number.
     pub states: Vec<RingCounts>,
+    /// Barriers so far.
+    pub met: Word64,
 }
 
 impl Way for Rings {
     fn row(&self, task: &Task<'_>) -> usize {
-        let words = task.most_of_a_phase().div_ceil(8).max(1);
-        ring_share(words, self.len as u64, self.states.len() as u64) as usize
+        ring_share(task.words(), self.len as u64, self.states.len() as u64) as usize
     }
 
-    fn begin(&self, met: &Word64, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>> {
+    fn begin(&self, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>> {
         if task.is_barrier {
-            run.number = met.load().unwrap_or_default() + 1;
+            run.number = self.met.load().unwrap_or_default() + 1;
             return Ok(None);
         }
         let state = &self.states[run.row];
@@ -66,7 +66,7 @@ impl Way for Rings {
 
     fn give(&self, run: &Run, rank: usize, is_barrier: bool) -> Result<()> {
         if is_barrier {
-            self.met(rank, self.rank).store(run.number, Ordering::Release);
+            self.met_in(rank, self.rank).store(run.number, Ordering::Release);
             return Ok(());
         }
         let ring = self.ring(run.row, rank, self.rank);
@@ -95,13 +95,13 @@ impl Way for Rings {
     }
 
     fn has_come(&self, run: &Run, rank: usize) -> Result<bool> {
-        Ok(self.met(self.rank, rank).load(Ordering::Acquire) >= run.number)
+        Ok(self.met_in(self.rank, rank).load(Ordering::Acquire) >= run.number)
     }
 
     /// If not all have heard all, the others are told that what they gave is taken.
-    fn end(&self, met: &Word64, run: &Run, task: &Task<'_>, phase: Option<&Phase>) {
+    fn end(&self, run: &Run, task: &Task<'_>, phase: Option<&Phase>) {
         let Some(phase) = phase else {
-            let _ = met.store(run.number);
+            let _ = self.met.store(run.number);
             return;
         };
         let (end, ranks) = (run.position + self.packets(run, task), self.inboxes.len());
@@ -115,6 +115,11 @@ impl Way for Rings {
         for rank in others(self.rank, ranks) {
             self.taken(run.row, rank, self.rank).store(end, Ordering::Release);
         }
+    }
+
+    fn runs(&self) -> u64 {
+        let [runs, met] = [&self.states[0].runs, &self.met].map(Word64::load);
+        runs.unwrap_or_default() + met.unwrap_or_default()
     }
 }
 
@@ -137,8 +142,7 @@ impl Rings {
     /// Packets that the run has of every ring of its number.
     fn packets(&self, run: &Run, task: &Task<'_>) -> u64 {
         let row = self.row(task) as u64;
-        let words = task.most_of_a_phase().div_ceil(8).max(1);
-        (words - run.row as u64 * row).min(row)
+        (task.words() - run.row as u64 * row).min(row)
     }
 
     /// The ring of a number and a rank in the inbox of another.
@@ -153,7 +157,7 @@ impl Rings {
     }
 
     /// and, of the first rings, the barriers that it has come to.
-    fn met(&self, to: usize, from: usize) -> &AtomicU64 {
+    fn met_in(&self, to: usize, from: usize) -> &AtomicU64 {
         &self.of(0, to)[from * LINE + 1]
     }
 

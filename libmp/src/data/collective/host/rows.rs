@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gdsync::{Buffer, Word64};
+use gdsync::Buffer;
 
 use super::{RingCounts, Run, Task, Way, others};
 use crate::data::collective::blocks::Phase;
@@ -32,7 +32,7 @@ impl Way for Rows {
         self.len
     }
 
-    fn begin(&self, _met: &Word64, run: &mut Run, _task: &Task<'_>) -> Result<Option<usize>> {
+    fn begin(&self, run: &mut Run, _task: &Task<'_>) -> Result<Option<usize>> {
         let state = &self.state;
         let before = state.runs.load().unwrap_or_default();
         let heard = state.heard.load().unwrap_or_default();
@@ -77,12 +77,16 @@ impl Way for Rows {
         self.has_told(rank, last_round(run.number))
     }
 
-    fn end(&self, _met: &Word64, run: &Run, _task: &Task<'_>, phase: Option<&Phase>) {
+    fn end(&self, run: &Run, _task: &Task<'_>, phase: Option<&Phase>) {
         self.by_host.store(run.number, Ordering::Relaxed);
         let _ = self.state.runs.store(run.number);
         if phase.is_none_or(|phase| phase.takes.is_of_all(self.ranks, run.first)) {
             let _ = self.state.heard.store(run.number);
         }
+    }
+
+    fn runs(&self) -> u64 {
+        self.state.runs.load().unwrap_or_default()
     }
 }
 
