@@ -7,7 +7,7 @@
 
 // Gets of `bytes` bytes of rank 1's share to `to`, each waited for, by one block; each of a place `step` bytes further, in turn
 // within `spread` bytes, so that none comes from a cache.
-MP_KERNEL void MP_BLOCK_OF(768) mp_perf_gets(const __grid_constant__ mp::Window window, std::uint64_t to, std::uint64_t bytes, std::uint64_t step,
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_gets(const __grid_constant__ mp::Window window, std::uint64_t to, std::uint64_t bytes, std::uint64_t step,
                                               std::uint64_t spread, std::uint64_t untimed, std::uint64_t timed,
                                               std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};

@@ -93,21 +93,47 @@ struct Rows {
     std::uint64_t here;   // … and in this rank's
 };
 
+namespace impl {
+
+// Which elements of a copy are a thread's: every stride-th from the first on.
+struct Turn {
+    std::uint64_t first;
+    std::uint64_t stride;
+};
+template <class Group>
+MP_DEVICE Turn turn_of(Group group, Part part) {
+    const std::uint64_t size = group.size();
+    return {size * part.index + group.rank(), size * part.count};
+}
+
+// Copies a range of no more than a word of each thread, whose latency counts. False if it is another, and then nothing is done.
+MP_DEVICE bool copy_short(Turn turn, void* to, const void* from, std::uint64_t bytes) {
+    constexpr std::uint64_t word = sizeof(std::uint64_t);
+    if ((address_of(to) | address_of(from) | bytes) % word != 0 || bytes > word * turn.stride) return false;
+    if (word * turn.first < bytes) static_cast<std::uint64_t*>(to)[turn.first] = static_cast<const std::uint64_t*>(from)[turn.first];
+    return true;
+}
+
+// A copy that is not short.
+MP_DEVICE void copy_long(Turn turn, void* to, const void* from, std::uint64_t bytes) {
+    const std::uint64_t ends = address_of(to) | address_of(from);
+    std::uint64_t done = 0;
+    if (ends % sizeof(Wide) == 0) done = copy_whole<Wide>(to, from, bytes, done, turn.first, turn.stride);
+    if (ends % sizeof(std::uint64_t) == 0) done = copy_whole<std::uint64_t>(to, from, bytes, done, turn.first, turn.stride);
+    if (done < bytes)
+        copy_bytes(static_cast<unsigned char*>(to) + done, static_cast<const unsigned char*>(from) + done, bytes - done, turn.first,
+                   turn.stride);
+}
+
+}  // namespace impl
+
 // Copies `bytes` bytes; the two ranges do not overlap. All threads of the group (of every part) share the work, in 16-byte
 // accesses where both ends allow it. Orders nothing: a barrier of the group makes the bytes visible in it, a signal
 // elsewhere.
 template <class Group>
 MP_DEVICE void copy(Group group, void* to, const void* from, std::uint64_t bytes, Part part = Part{}) {
-    const std::uint64_t stride = std::uint64_t{group.size()} * part.count;
-    const std::uint64_t first = std::uint64_t{group.size()} * part.index + group.rank();
-    const std::uint64_t ends = impl::address_of(to) | impl::address_of(from);
-    std::uint64_t done = 0;
-    if (ends % sizeof(impl::Wide) == 0) done = impl::copy_whole<impl::Wide>(to, from, bytes, done, first, stride);
-    if (ends % sizeof(std::uint64_t) == 0)
-        done = impl::copy_whole<std::uint64_t>(to, from, bytes, done, first, stride);
-    if (done < bytes)
-        impl::copy_bytes(static_cast<unsigned char*>(to) + done, static_cast<const unsigned char*>(from) + done,
-                         bytes - done, first, stride);
+    const impl::Turn turn = impl::turn_of(group, part);
+    if (!impl::copy_short(turn, to, from, bytes)) impl::copy_long(turn, to, from, bytes);
 }
 
 }  // namespace mp

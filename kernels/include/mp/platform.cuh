@@ -194,6 +194,8 @@ MP_DEVICE T fixed(const T& word);
 // Has the compiler keep what was worked out, a pointer or 32 bits, instead of working it out again where it is needed.
 template <class T>
 MP_DEVICE void keep(T& value);
+// Whether no other thread of the warp is here at this moment.
+MP_DEVICE bool is_alone();
 }  // namespace impl
 
 }  // namespace mp

@@ -159,6 +159,25 @@ MP_DEVICE Rows rows_of(const Rows& rows, const Span& span) { return {rows.bytes,
 
 }  // namespace impl
 
+namespace impl {
+
+// A put that is not short, or by a NIC, or refused.
+template <class Group>
+MP_COLD bool put_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from, std::uint64_t bytes,
+                      Part part) {
+    const Place to = place_in(window, rank, at, bytes);
+    if (!to.is_there) return no_place(group, window, rank, at, bytes);
+    if (to.nic != 0) {
+        const Span span = span_of(bytes, part);
+        const auto* first = static_cast<const unsigned char*>(from) + span.first;
+        return put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address + span.first, first, span.bytes, 0, 0);
+    }
+    copy_long(turn_of(group, part), impl::at<void>(to.address), from, bytes);
+    return true;
+}
+
+}  // namespace impl
+
 // Copies to a rank. Two puts are in no order; a signal after them (put_signal, signal) orders all of the group's. What `from`
 // points to may be written again after `flush`, or, if it is up to 512 bytes or outside of this rank's share, when the call has
 // returned in the threads that read it: after a barrier of the group. Blocks may share one put by parts.
@@ -166,14 +185,8 @@ template <class Group>
 [[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place to = impl::place_in(window, rank, at, bytes);
-    if (MP_RARELY(!to.is_there)) return impl::no_place(group, window, rank, at, bytes);
-    if (MP_RARELY(to.nic != 0)) {
-        const impl::Span span = impl::span_of(bytes, part);
-        const auto* first = static_cast<const unsigned char*>(from) + span.first;
-        return impl::put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address + span.first, first, span.bytes, 0, 0);
-    }
-    copy(group, impl::at<void>(to.address), from, bytes, part);
-    return true;
+    if (to.is_there && to.nic == 0 && impl::copy_short(impl::turn_of(group, part), impl::at<void>(to.address), from, bytes)) return true;
+    return impl::put_rest(group, window, rank, at, from, bytes, part);
 }
 
 // The strided put: rows from `from` on, the first to byte `at` of the rank. Rows that overlap there are in no order. For the rest
@@ -195,6 +208,24 @@ template <class Group>
     return true;
 }
 
+namespace impl {
+
+// A get that is not short, or by a NIC, or refused.
+template <class Group>
+MP_COLD bool get_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to, std::uint64_t bytes, Part part) {
+    const Place from = place_in(window, rank, at, bytes);
+    if (!from.is_there) return no_place(group, window, rank, at, bytes);
+    if (from.nic != 0) {
+        const Span span = span_of(bytes, part);
+        auto* first = static_cast<unsigned char*>(to) + span.first;
+        return get_by_nic(group, window, *part_of(window, rank), from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
+    }
+    copy_long(turn_of(group, part), to, impl::at<const void>(from.address), bytes);
+    return true;
+}
+
+}  // namespace impl
+
 // Copies from a rank: loads over the link, so slower than a put. The bytes are there after `flush`, or quiet, for the whole group;
 // until then nothing may be done with `to`. Through a NIC into this rank's own share it is one request; elsewhere the bytes come by
 // small buffers, and the call waits for them. What is signalled or put behind a get may happen before it: flush between them.
@@ -202,14 +233,9 @@ template <class Group>
 [[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place from = impl::place_in(window, rank, at, bytes);
-    if (MP_RARELY(!from.is_there)) return impl::no_place(group, window, rank, at, bytes);
-    if (MP_RARELY(from.nic != 0)) {
-        const impl::Span span = impl::span_of(bytes, part);
-        auto* first = static_cast<unsigned char*>(to) + span.first;
-        return impl::get_by_nic(group, window, *part_of(window, rank), from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
-    }
-    copy(group, to, impl::at<const void>(from.address), bytes, part);
-    return true;
+    if (from.is_there && from.nic == 0 && impl::copy_short(impl::turn_of(group, part), to, impl::at<const void>(from.address), bytes))
+        return true;
+    return impl::get_rest(group, window, rank, at, to, bytes, part);
 }
 
 // The strided get: rows to `to` and on, the first from byte `at` of the rank; they do not overlap in `to`. For the rest as get.
@@ -456,17 +482,33 @@ struct Exactly {
 template <class T>
 using As = typename Exactly<T>::type;
 
+// The compiler has the threads of a warp that do the same to one word do it once, by votes and shuffles. To one that is alone they are only
+// time: its value is not taken for that of all.
+template <class T, class Kind, class Order>
+MP_DEVICE T fetch_by_lane(T* word, Kind kind, T value, Order order) {
+    if constexpr (std::is_integral_v<T>) {
+        if (is_alone()) return fetch(word, kind, static_cast<T>(value + static_cast<T>(lane() / 32)), system, order);
+    }
+    return fetch(word, kind, value, system, order);
+}
+
 // One thread changes the word of `T` at byte `at` of a rank.
 template <class T, class Kind, class Order>
 MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, T& before, Order order) {
     const Place there = word_in(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.nic != 0)) return fetch_by_nic(window, *part_of(window, rank), there.address, kind, value, before);
+    if (MP_RARELY(there.nic != 0)) {
+        // Of its own, so that the caller's stays in a register.
+        T found = value;
+        const bool fetched = fetch_by_nic(window, *part_of(window, rank), there.address, kind, value, found);
+        before = found;
+        return fetched;
+    }
     if constexpr (std::is_same_v<Kind, replace_t> && !std::is_integral_v<T>) {
         using Bits = BitsOf<T>;
         before = of_bits<T>(fetch(impl::at<Bits>(there.address), kind, to_bits(value), system, order));
     } else {
-        before = fetch(impl::at<T>(there.address), kind, value, system, order);
+        before = fetch_by_lane(impl::at<T>(there.address), kind, value, order);
     }
     return true;
 }

@@ -116,7 +116,8 @@ impl Kernel {
             [Arg::new(&UNTIMED), Arg::new(&watch.rounds), Arg::new(&samples), Arg::new(&time)];
         args.extend(rest);
         let (name, threads) = match gets {
-            true => ("mp_perf_gets", suitable_threads(self.x)),
+            // As many as the kernel is compiled for, at most.
+            true => ("mp_perf_gets", suitable_threads(self.x).min(512)),
             false => ("mp_perf_fetch_adds", 1),
         };
         // SAFETY: the kernel's signature; pair and watch outlive the launch, which `run` waits for.

@@ -293,6 +293,10 @@ MP_DEVICE void keep(T& value) {
     else
         asm volatile("" : "+l"(value));
 }
+MP_DEVICE bool is_alone() {
+    const unsigned here = __activemask();
+    return (here & (here - 1)) == 0;
+}
 }  // namespace impl
 
 }  // namespace mp

@@ -210,6 +210,7 @@ MP_DEVICE T fixed(const T& word) {
 }
 template <class T>
 MP_DEVICE void keep(T&) {}
+MP_DEVICE bool is_alone() { return true; }
 }  // namespace impl
 
 }  // namespace mp
