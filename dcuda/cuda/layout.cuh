@@ -106,7 +106,7 @@ struct Overlap {
     // Doubles that are copied before it begins anew, a multiple of 128.
     std::uint64_t copied;
     // Address of words for nanoseconds, one for each rank: the first rank writes those from the barrier before the first iteration to the one
-    // behind the last into the first.
+    // behind the last into the first. Behind them are counts (dcuda_waiting).
     std::uint64_t time;
 };
 static_assert(sizeof(Overlap) == 80 && alignof(Overlap) == 8);

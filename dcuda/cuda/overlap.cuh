@@ -127,23 +127,28 @@ DCUDA_KERNEL dcuda_overlap_stage(mp::Ranks ranks, programs::Overlap all) {
     }
 }
 
-// What waiting costs others: the first eighth of a device's ranks compute; the others wait until one of these is done or, without
-// `exchanges`, finish at once. Nanoseconds of each that computes, in words from `time` on. One of eight blocks of each multiprocessor computes, since
-// blocks are given out in turns.
+// What waiting costs others. Of eight ranks of a multiprocessor the first that comes computes, an eighth of the device's; with `exchanges` all wait
+// until the last of these is done. Nanoseconds of each that computes go to words from `time` on. Behind those of all ranks are counts, zero at the
+// beginning: of ranks that compute, of those that are done, of each multiprocessor's ranks. They are counted, since blocks are not given out in
+// turns: on an H100 the first 64 fill eight multiprocessors.
 DCUDA_KERNEL dcuda_waiting(mp::Ranks ranks, programs::Overlap all) {
     const mp::Rank self = mp::join(ranks);
     const programs::Worker worker(ranks, self.local, all);
-    const std::uint32_t each_device = self.all->per_device, computing = each_device / 8;
+    const std::uint32_t each_device = self.all->per_device, most = each_device / 8;
+    auto* times = programs::at<std::uint64_t>(all.time);
+    std::uint64_t *computing = times + each_device, *done = computing + 1, *sharing = computing + 2;
+    const auto counted = [](std::uint64_t* count) { return mp::fetch_add(count, std::uint64_t{1}, mp::gpu, mp::relaxed); };
+    const bool leads = mp::block().leads();
+    const bool computes = mp::block().any(leads && counted(sharing + programs::multiprocessor() % each_device) % 8 == 0 && counted(computing) < most);
     if (mp::barrier(self, mp::Team::world).failed()) return;
-    if (self.local < computing) {
+    if (computes) {
         const std::uint64_t began = mp::clock_ns();
         for (std::uint64_t turn = 0; turn < all.turns; ++turn) worker.compute(turn);
         mp::block().sync();
-        if (mp::block().leads()) programs::at<std::uint64_t>(all.time)[self.local] = mp::clock_ns() - began;
-        for (std::uint32_t other = self.local + computing; all.exchanges != 0 && other < each_device; other += computing)
-            if (mp::put_notify(self, 0, self.rank - self.local + other, 0, programs::at(all.memory), 0, 0).failed()) return;
-    } else if (all.exchanges != 0 && mp::wait_notifications(self, {0, mp::any_source, mp::any_tag}, 1).failed()) {
-        return;
+        if (leads) times[self.local] = mp::clock_ns() - began;
+        const bool is_last = mp::block().any(leads && counted(done) + 1 == most);
+        if (is_last && all.exchanges != 0 && mp::put_notify_all(self, 0, self.rank, 0, programs::at(all.memory), 0, 0).failed()) return;
     }
+    if (all.exchanges != 0 && mp::wait_notifications(self, {0, mp::any_source, mp::any_tag}, 1).failed()) return;
     mp::finish(self);
 }

@@ -89,7 +89,7 @@ shared_structs! {
         /// Doubles that are copied before it begins anew, a multiple of 128.
         pub copied: u64,
         /// Address of words for nanoseconds, one for each rank: the first rank writes those from the barrier before the first iteration to the one
-        /// behind the last into the first.
+        /// behind the last into the first. Behind them are counts (dcuda_waiting).
         pub time: u64,
     }
 

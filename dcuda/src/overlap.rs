@@ -52,6 +52,8 @@ pub struct Choices {
 
 /// Square roots of a rank.
 const ROOTS: u64 = ROOTS_AT_ONCE * PACKET;
+/// Words behind those of the ranks: see overlap.cuh.
+const COUNTS: u64 = 2;
 /// Where in a rank's memory what it copies begins: see overlap.cuh.
 const SOURCE: u64 = 6 * PACKET + ROOTS;
 /// Of how many units the time of one is taken.
@@ -78,7 +80,8 @@ impl Bench<'_> {
     fn new<'a>(machine: &'a Machine, plan: &'a Plan, choices: &Choices) -> Result<Bench<'a>> {
         let copied = choices.copied * PACKET;
         let words = SOURCE + 2 * copied;
-        let memory = machine.memory(u64::from(machine.ranks) * (words + 1))?;
+        // Behind the ranks' memory their times, and counts.
+        let memory = machine.memory(u64::from(machine.ranks) * (words + 2) + COUNTS)?;
         let ranks = machine.open(&memory, &Options::new(machine.ranks))?;
         let share = |rank: u64| 8 * rank * words..8 * (rank * words + 5 * PACKET);
         ranks.window(&(0..u64::from(machine.ranks)).map(share).collect::<Vec<_>>())?;
@@ -109,9 +112,21 @@ impl Bench<'_> {
             })
         };
         let words = (0..u64::from(self.machine.ranks)).flat_map(rank);
-        let words = words.chain((0..self.machine.ranks).map(|_| 0));
-        self.memory.write(&words.collect::<Vec<_>>())?;
+        let ranks = self.memory.slice(0..self.own())?;
+        ranks.write(&words.collect::<Vec<_>>())?;
+        self.begin_counting()?;
         Ok(self.machine.world.barrier()?)
+    }
+
+    /// Words of the ranks' own memory.
+    fn own(&self) -> usize {
+        self.machine.ranks as usize * self.args.words as usize
+    }
+
+    /// Nobody has written a time, or counted.
+    fn begin_counting(&self) -> Result<()> {
+        let counts = self.memory.slice(self.own()..self.memory.len())?;
+        Ok(counts.write(&vec![0; counts.len()])?)
     }
 
     fn run(&self, form: Form, args: Overlap) -> Result<()> {
@@ -195,10 +210,10 @@ impl Bench<'_> {
         Ok(units)
     }
 
-    /// Nanoseconds that the ranks have written.
+    /// Nanoseconds that the ranks have written; 0 of one that has not.
     fn times(&self) -> Result<Vec<u64>> {
-        let ranks = self.machine.ranks as usize;
-        Ok(self.memory.slice(self.memory.len() - ranks..self.memory.len())?.to_vec()?)
+        let first = self.own();
+        Ok(self.memory.slice(first..first + self.machine.ranks as usize)?.to_vec()?)
     }
 
     /// Milliseconds of an iteration, once, by the clock of the first device; of the stream by the CPU's.
@@ -336,11 +351,23 @@ pub fn waiting(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
         );
         let bench = Bench::new(machine, plan, choices)?;
         let computing = machine.ranks as usize / 8;
-        // Milliseconds of an iteration, the mean of those that compute.
-        let once = |args: Overlap| -> Result<f64> {
+        // Who computed, and how long.
+        let run = |args: Overlap| -> Result<Vec<(usize, u64)>> {
+            bench.begin_counting()?;
             machine.world.barrier()?;
             machine.run(&bench.ranks, "dcuda_waiting", args)?;
-            let sum: u64 = bench.times()?[..computing].iter().sum();
+            let times = bench.times()?.into_iter().enumerate();
+            let times: Vec<_> = times.filter(|(_, time)| *time > 0).collect();
+            ensure!(
+                times.len() == computing,
+                "{} ranks computed instead of {computing}",
+                times.len()
+            );
+            Ok(times)
+        };
+        // Milliseconds of an iteration, the mean of those that compute.
+        let once = |args: Overlap| -> Result<f64> {
+            let sum: u64 = run(args)?.iter().map(|(_, time)| time).sum();
             Ok(sum as f64 / computing as f64 / args.turns as f64 / 1e6)
         };
         let mut lines = Vec::new();
@@ -350,10 +377,11 @@ pub fn waiting(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
                 let roots = u64::from(work == Work::Newton);
                 let args = Overlap { roots, units, ..bench.args };
                 bench.begin()?;
-                once(Overlap { turns: plan.check, ..args })?;
+                let check = Overlap { turns: plan.check, ..args };
+                let computed = run(check)?;
                 let words = bench.memory.to_vec()?;
-                for rank in 0..computing {
-                    bench.computed(&form, Overlap { turns: plan.check, ..args }, &words, rank)?;
+                for (rank, _) in computed {
+                    bench.computed(&form, check, &words, rank)?;
                 }
                 if plan.iterations == 0 {
                     lines.push(Line::checked("waiting", &form, machine));
