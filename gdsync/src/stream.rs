@@ -174,8 +174,9 @@ impl Stream {
                 Some((watchdog.clone(), watch))
             }
             (Some(watchdog), Inner::Cuda(stream)) => {
-                // At the time of an abort it may be too late to make it.
+                // At the time of an abort it may be too late to make it; and while the stream captures, what its kernels look at.
                 stream.device().rescue()?;
+                watchdog.bound(device)?;
                 let stream = stream.clone();
                 let watch = watchdog.watch(name.clone(), move || stream.completed());
                 Some((watchdog.clone(), watch))
@@ -402,7 +403,10 @@ impl Stream {
                 executor.enqueue(std::iter::once(op), |number| self.watch_wait(number, target))
             }
             Inner::Cuda(stream) => {
-                let abort = self.watch.as_ref().map(|(watchdog, _)| watchdog.abort_word());
+                let abort = self
+                    .watch
+                    .as_ref()
+                    .map_or(Ok(0), |(watchdog, _)| watchdog.bound(&self.device))?;
                 if stream.is_capturing() {
                     stream.capture_target(target);
                     return stream.wait_signal(word, until, timeout, abort, |_| Ok(()));

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use mp_kernels::AbortRelay;
+
 use crate::cuda::device::lock;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -53,6 +55,8 @@ struct Handle {
 
 struct Shared {
     abort: Word64,
+    /// What kernels of GPUs look at in its place, each in the memory of the GPU with this number.
+    relays: Mutex<Vec<(u32, Buffer<u64>)>>,
     cause: OnceLock<Arc<str>>,
     vigil: Vigil<Arc<StreamWatch>>,
 }
@@ -72,7 +76,8 @@ impl Watchdog {
     /// If the abort word or the thread cannot be made.
     pub fn new(device: &Device) -> Result<Watchdog> {
         let abort = Buffer::<u64>::new(device, Space::Pinned, 1)?.word(0)?;
-        let shared = Arc::new(Shared { abort, cause: OnceLock::new(), vigil: Vigil::new() });
+        let (relays, cause, vigil) = (Mutex::default(), OnceLock::new(), Vigil::new());
+        let shared = Arc::new(Shared { abort, relays, cause, vigil });
         let worker = shared.clone();
         let thread = std::thread::Builder::new()
             .name("mp-watchdog".into())
@@ -84,7 +89,7 @@ impl Watchdog {
     /// Aborts: sets the abort word, then releases every wait of every watched stream until all have drained.
     /// The first cause stays; returns at once.
     pub fn abort(&self, cause: &str) {
-        let Shared { abort, cause: first, vigil } = &*self.handle.shared;
+        let Shared { abort, cause: first, vigil, .. } = &*self.handle.shared;
         vigil.abort(|| {
             if first.set(cause.into()).is_ok() {
                 tracing::error!("abort: {cause}");
@@ -99,9 +104,31 @@ impl Watchdog {
         self.handle.shared.cause.get().cloned()
     }
 
-    /// The word that becomes nonzero before any wait is released. Bounded waits in kernels poll it.
+    /// The word that becomes nonzero before any wait is released.
     pub fn abort_word(&self) -> &Word64 {
         &self.handle.shared.abort
+    }
+
+    /// What bounded waits in kernels of a device look at: [`WaitBounds::abort`](mp_kernels::WaitBounds). Made at the first call for
+    /// the device.
+    ///
+    /// # Errors
+    /// If it cannot be made, or the device does not reach the abort word.
+    pub fn bound(&self, device: &Device) -> Result<u64> {
+        let Shared { abort, relays, .. } = &*self.handle.shared;
+        let Some(ordinal) = device.ordinal() else { return abort.device_address() };
+        let mut relays = lock(relays);
+        if let Some((_, relay)) = relays.iter().find(|(known, _)| *known == ordinal) {
+            return relay.word(0)?.device_address();
+        }
+        let AbortRelay { word, next_ns, seen } =
+            AbortRelay { word: abort.device_address()?, ..AbortRelay::default() };
+        let words = [word, next_ns, seen];
+        let relay = Buffer::<u64>::new(device, Space::Device, words.len())?;
+        relay.write(&words)?;
+        let address = relay.word(0)?.device_address();
+        relays.push((ordinal, relay));
+        address
     }
 
     /// The waits outstanding now, oldest first within a stream.

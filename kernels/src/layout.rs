@@ -245,9 +245,21 @@ shared_enum! {
 }
 
 shared_structs! {
+    /// What ends the waits of a GPU's kernels, in its own memory. A word of the host takes a GPU a microsecond or two to read, and a
+    /// thousand blocks that wait and read it at once keep those that compute from their work for up to a millisecond: so one of
+    /// those that wait reads it for all, now and then.
+    pub struct AbortRelay {
+        /// Address, as the GPU sees it, of the host's word: any value but 0 aborts.
+        pub word: u64,
+        /// When it is read next, by `clock_ns`.
+        pub next_ns: u64,
+        /// What it held when it was read last.
+        pub seen: u64,
+    }
+
     /// What ends a wait in a kernel besides its signal.
     pub struct WaitBounds {
-        /// Address, as the GPU sees it, of the 64-bit abort word: any value but 0 aborts. 0: there is none.
+        /// Address of what aborts it: on a GPU an `AbortRelay`, on the CPU a word, of which any value but 0 aborts. 0: nothing does.
         pub abort: u64,
         /// Nanoseconds after which the wait gives up.
         pub timeout_ns: u64,
@@ -285,7 +297,7 @@ shared_structs! {
         pub theirs: u64,
         /// Its `MessageState`, in this GPU's memory.
         pub state: u64,
-        /// Address of the abort word; see `WaitBounds`.
+        /// What aborts; see `WaitBounds`.
         pub abort: u64,
         /// Nanoseconds after which a wait gives up.
         pub timeout_ns: u64,
@@ -487,7 +499,7 @@ shared_structs! {
         pub rank: u64,
         /// Signals a rank has.
         pub signals: u64,
-        /// Address of the abort word; see `WaitBounds`.
+        /// What aborts; see `WaitBounds`.
         pub abort: u64,
         /// Nanoseconds after which a wait gives up.
         pub timeout_ns: u64,
@@ -541,7 +553,7 @@ shared_structs! {
         pub log: u64,
         /// Address of the word in host memory that says how many lines the host has read.
         pub log_read: u64,
-        /// Address of the abort word; see `WaitBounds`.
+        /// What aborts; see `WaitBounds`.
         pub abort: u64,
         /// Nanoseconds after which a call gives up.
         pub timeout_ns: u64,
@@ -674,7 +686,7 @@ shared_structs! {
         pub counters: u64,
         /// Its `CollectiveState`, in this GPU's memory.
         pub state: u64,
-        /// Address of the abort word; see `WaitBounds`.
+        /// What aborts; see `WaitBounds`.
         pub abort: u64,
         /// Nanoseconds after which a wait gives up.
         pub timeout_ns: u64,

@@ -142,6 +142,7 @@ cases! {
     a_put_and_a_signal_of_a_block_are_in_order_and_sums_say_that_all_blocks_have_put,
     a_put_returns_before_it_is_executed_and_flush_and_quiet_wait_for_it,
     a_reader_whose_writer_never_comes_reports_and_ends,
+    a_relay_reads_the_word_once_a_while_for_all_that_wait,
     a_send_in_one_piece_waits_for_the_posted_buffer,
     a_sender_of_packets_waits_when_all_slots_are_taken,
     a_signal_of_parts_comes_behind_all_of_them_though_blocks_have_queues_of_their_own,

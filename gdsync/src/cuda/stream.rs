@@ -496,12 +496,11 @@ impl CudaStream {
         word: &Word64,
         until: Until<u64>,
         timeout: Duration,
-        abort: Option<&Word64>,
+        abort: u64,
         before: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
         let kernel = self.device.kernel("mp_signal_wait")?;
         let address = word.device_address()?;
-        let abort = abort.map_or(Ok(0), Word64::device_address)?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let bounds = WaitBounds { abort, timeout_ns };
         let report = self.report.device_address().unwrap_or(0);
@@ -517,7 +516,7 @@ impl CudaStream {
         ];
         self.enqueue(|number| {
             before(number)?;
-            // SAFETY: the kernel's signature; word, abort word and report are alive as for `batch`.
+            // SAFETY: the kernel's signature; word, what aborts and report are alive as for `batch`.
             unsafe { self.launch_as(number, &kernel, Dims::one(), &args) }
         })
     }

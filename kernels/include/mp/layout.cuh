@@ -246,9 +246,25 @@ enum [[nodiscard]] Reduction : std::uint32_t {
     reduction_xor = 6,
 };
 
+// What ends the waits of a GPU's kernels, in its own memory. A word of the host takes a GPU a microsecond or two to read, and a
+// thousand blocks that wait and read it at once keep those that compute from their work for up to a millisecond: so one of
+// those that wait reads it for all, now and then.
+struct AbortRelay {
+    // Address, as the GPU sees it, of the host's word: any value but 0 aborts.
+    std::uint64_t word;
+    // When it is read next, by `clock_ns`.
+    std::uint64_t next_ns;
+    // What it held when it was read last.
+    std::uint64_t seen;
+};
+static_assert(sizeof(AbortRelay) == 24 && alignof(AbortRelay) == 8);
+static_assert(offsetof(AbortRelay, word) == 0);
+static_assert(offsetof(AbortRelay, next_ns) == 8);
+static_assert(offsetof(AbortRelay, seen) == 16);
+
 // What ends a wait in a kernel besides its signal.
 struct WaitBounds {
-    // Address, as the GPU sees it, of the 64-bit abort word: any value but 0 aborts. 0: there is none.
+    // Address of what aborts it: on a GPU an `AbortRelay`, on the CPU a word, of which any value but 0 aborts. 0: nothing does.
     std::uint64_t abort;
     // Nanoseconds after which the wait gives up.
     std::uint64_t timeout_ns;
@@ -295,7 +311,7 @@ struct Message {
     std::uint64_t theirs;
     // Its `MessageState`, in this GPU's memory.
     std::uint64_t state;
-    // Address of the abort word; see `WaitBounds`.
+    // What aborts; see `WaitBounds`.
     std::uint64_t abort;
     // Nanoseconds after which a wait gives up.
     std::uint64_t timeout_ns;
@@ -585,7 +601,7 @@ struct Window {
     std::uint64_t rank;
     // Signals a rank has.
     std::uint64_t signals;
-    // Address of the abort word; see `WaitBounds`.
+    // What aborts; see `WaitBounds`.
     std::uint64_t abort;
     // Nanoseconds after which a wait gives up.
     std::uint64_t timeout_ns;
@@ -648,7 +664,7 @@ struct Ranks {
     std::uint64_t log;
     // Address of the word in host memory that says how many lines the host has read.
     std::uint64_t log_read;
-    // Address of the abort word; see `WaitBounds`.
+    // What aborts; see `WaitBounds`.
     std::uint64_t abort;
     // Nanoseconds after which a call gives up.
     std::uint64_t timeout_ns;
@@ -849,7 +865,7 @@ struct Collective {
     std::uint64_t counters;
     // Its `CollectiveState`, in this GPU's memory.
     std::uint64_t state;
-    // Address of the abort word; see `WaitBounds`.
+    // What aborts; see `WaitBounds`.
     std::uint64_t abort;
     // Nanoseconds after which a wait gives up.
     std::uint64_t timeout_ns;

@@ -185,7 +185,8 @@ MP_DEVICE void doze(unsigned ns);
 
 namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
-// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.
+// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds;
+// `aborts_by_relay`: whether what aborts (WaitBounds) is an AbortRelay.
 
 // A word of a table that the host wrote before the launch and nobody writes while the kernel runs: one read of it may serve several
 // uses, whatever was written or acquired between.

@@ -68,27 +68,37 @@ namespace impl {
 // Cycles between two looks at the clock: 33 to 48 µs at the clocks of sm_80 to sm_100.
 constexpr std::uint64_t look_every_cycles = 1u << 16;
 
-// The abort word lies in the host's memory. A GPU's reads from there take a microsecond or two, and those of a thousand blocks that wait stand in
-// each other's way, and in that of everything else that is read: so a wait looks there first after a millisecond, and then ever less often.
-constexpr std::uint64_t first_abort_ns = 1'000'000, last_abort_ns = 8'000'000;
+// How often one of the threads that wait reads the host's abort word for all of the GPU.
+constexpr std::uint64_t abort_every_ns = 1'000'000;
+// Whether waits are to end, by the word that a relay stands for. Looks at no memory but the GPU's own, unless it is time.
+MP_DEVICE bool relayed(AbortRelay& relay, std::uint64_t now_ns) {
+    std::uint64_t seen = load(&relay.seen, relaxed, gpu);
+    const std::uint64_t next_ns = load(&relay.next_ns, relaxed, gpu);
+    if (seen == 0 && now_ns >= next_ns && compare_swap(&relay.next_ns, next_ns, now_ns + abort_every_ns, gpu, relaxed) == next_ns) {
+        seen = load(reinterpret_cast<const std::uint64_t*>(relay.word), relaxed, system);
+        // Also 0, since what was not does not become it again.
+        store(&relay.seen, seen, relaxed, gpu);
+    }
+    return seen != 0;
+}
+MP_DEVICE bool is_aborted(std::uint64_t abort, std::uint64_t now_ns) {
+    if constexpr (aborts_by_relay) return relayed(*reinterpret_cast<AbortRelay*>(abort), now_ns);
+    return load(reinterpret_cast<const std::uint64_t*>(abort), relaxed, system) != 0;
+}
 
-// What one look at the clock, and at the abort word, found.
+// What one look at the clock, and at what aborts, found.
 struct Found {
     std::uint64_t began_ns;
     std::uint64_t waited_ns;
-    std::uint64_t abort_ns;  // so long after the beginning the abort word is looked at next
     WaitStatus status;
 };
 // `before`: what the look before this one found; nothing is all zero.
 MP_DEVICE Found look_now(const WaitBounds& bounds, const Found& before) {
     const std::uint64_t now_ns = clock_ns();
-    Found found = {now_ns, 0, first_abort_ns, ok};
-    if (before.began_ns != 0) found = {before.began_ns, now_ns - before.began_ns, before.abort_ns, ok};
+    Found found = {now_ns, 0, ok};
+    if (before.began_ns != 0) found = {before.began_ns, now_ns - before.began_ns, ok};
     if (found.waited_ns >= bounds.timeout_ns) found.status = timed_out;
-    if (found.status == ok && found.waited_ns < found.abort_ns) return found;
-    found.abort_ns = found.waited_ns + (found.waited_ns < last_abort_ns ? found.waited_ns : last_abort_ns);
-    const auto* abort = reinterpret_cast<const std::uint64_t*>(bounds.abort);
-    if (abort != nullptr && load(abort, relaxed, system) != 0) found.status = aborted;
+    if (bounds.abort != 0 && is_aborted(bounds.abort, now_ns)) found.status = aborted;
     return found;
 }
 
@@ -118,14 +128,27 @@ struct Waited {
 constexpr int rounds_eager = 4;
 constexpr unsigned rounds_awake = 4, least_doze_ns = 100, most_doze_ns = 1600;
 
+// The rounds of a long wait: how long it sleeps between two polls of the next one, and when it looks at the clock.
+struct Rounds {
+    std::uint64_t looked = clock_cycles();
+    unsigned number = 0, doze_ns = 0;
+
+    // One is over: whether it is time for a look.
+    MP_DEVICE bool next() {
+        if (++number % rounds_awake == 0 && doze_ns < most_doze_ns) doze_ns = doze_ns == 0 ? least_doze_ns : 2 * doze_ns;
+        const std::uint64_t now = clock_cycles();
+        if (now - looked < look_every_cycles) return false;
+        looked = now;
+        return true;
+    }
+};
+
 // The rest of wait_until, after its first polls. What comes late is looked for by `glance`, which disturbs nobody: an acquire
 // empties the cache that other blocks of the multiprocessor compute from.
 template <class See, class Glance, class Is>
 MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const WaitBounds bounds) -> Waited<decltype(see())> {
     Found found = {};
-    std::uint64_t looked = clock_cycles();
-    unsigned doze_ns = 0;
-    for (unsigned round = 1;; ++round) {
+    for (Rounds rounds;;) {
         // A loop: what waits shall not fill the instruction cache of what computes.
         MP_NO_UNROLL
         for (int polled = 0; polled < polls_between_clocks; ++polled) {
@@ -135,15 +158,12 @@ MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const Wa
                 const auto seen = see();
                 if (is(seen)) return {seen, ok, 0};
             }
-            if (doze_ns == 0)
+            if (rounds.doze_ns == 0)
                 pause();
             else
-                doze(doze_ns);
+                doze(rounds.doze_ns);
         }
-        if (round % rounds_awake == 0 && doze_ns < most_doze_ns) doze_ns = doze_ns == 0 ? least_doze_ns : 2 * doze_ns;
-        const std::uint64_t now = clock_cycles();
-        if (now - looked < look_every_cycles) continue;
-        looked = now;
+        if (!rounds.next()) continue;
         // Not called: whoever calls this should not have to keep registers for two.
         found = look_now(bounds, found);
         if (found.status == ok) continue;
@@ -242,8 +262,8 @@ MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expecte
 // released. After a failure nothing is ordered and the data must not be read. A value that passes between two looks is
 // not seen: what is waited for should stay until somebody who has waited changes it.
 //
-// The leader polls the word and nothing else; once every 2^16 cycles it looks at the abort word (any value but 0
-// aborts; it may lie in pinned host memory) and at the deadline. So a wait outlasts its bounds by up to two such looks,
+// The leader polls the word and nothing else; once every 2^16 cycles it looks at what aborts (WaitBounds) and at the deadline. So a
+// wait outlasts its deadline by up to two such looks, and an abort by a millisecond more,
 // and a word that is right in time is taken without regard to the abort word. All threads return the same status. The first
 // polls acquire; whoever waits longer polls relaxed, after some more with short sleeps between, and acquires at the end.
 template <class Group, class T, class Compare>

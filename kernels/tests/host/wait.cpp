@@ -4,6 +4,7 @@
 #include <limits>
 #include <mp/host/launch.hpp>
 #include <thread>
+#include <vector>
 
 #include "../../src/cuda/signal.cu"
 #include "check.hpp"
@@ -142,6 +143,32 @@ CASE(a_signal_that_is_there_counts_even_when_the_abort_word_is_set) {
     const uint64_t word = 1;
     const uint64_t abort = 1;
     CHECK_THAT(wait(&word, 1, within(minute_ns, &abort)).status, ==, mp::ok);
+}
+
+// What a GPU's kernels look at instead of the word.
+CASE(a_relay_reads_the_word_once_a_while_for_all_that_wait) {
+    constexpr uint64_t every = mp::impl::abort_every_ns;
+    uint64_t word = 0;
+    mp::AbortRelay relay = {reinterpret_cast<uint64_t>(&word), 0, 0};
+    CHECK(!mp::impl::relayed(relay, 5 * every));
+    CHECK_THAT(relay.next_ns, ==, 6 * every);
+    // Who comes before it is time does not read it; of those who come then one does, for all.
+    word = 7;
+    CHECK(!mp::impl::relayed(relay, 6 * every - 1));
+    std::atomic<int> readers = 0;
+    {
+        std::vector<std::jthread> waits;
+        for (int number = 0; number < 4; ++number)
+            waits.emplace_back([&] {
+                const uint64_t next = mp::load(&relay.next_ns, mp::relaxed, mp::gpu);
+                if (mp::impl::relayed(relay, 6 * every) && next == 6 * every) ++readers;
+            });
+    }
+    CHECK_THAT(readers.load(), >=, 1);
+    CHECK_THAT(relay.next_ns, ==, 7 * every);
+    CHECK_THAT(relay.seen, ==, 7u);
+    word = 0;
+    CHECK(mp::impl::relayed(relay, 0));
 }
 
 CASE(an_abort_word_that_stays_zero_is_no_abort) {

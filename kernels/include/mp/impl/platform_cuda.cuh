@@ -270,6 +270,7 @@ namespace impl {
 constexpr int polls_between_clocks = 16;
 // Some 20 µs.
 constexpr int polls_of_shares = 64;
+constexpr bool aborts_by_relay = true;
 
 template <class T>
 MP_DEVICE T fixed(const T& word) {

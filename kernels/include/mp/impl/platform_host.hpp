@@ -203,6 +203,7 @@ namespace impl {
 // Each poll gives the CPU away, on a busy machine for milliseconds.
 constexpr int polls_between_clocks = 1;
 constexpr int polls_of_shares = 1;
+constexpr bool aborts_by_relay = false;
 
 template <class T>
 MP_DEVICE T fixed(const T& word) {

@@ -43,38 +43,73 @@ MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
             0};
 }
 
-// Takes what has come into the queue, until `enough` match. By the leader. What it reads again at each look lies in the multiprocessor's cache,
-// but for the packets.
-MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough) {
-    // Where enough may be found before all have been looked at, no device is always the last.
-    std::uint32_t left = inbox.one_device ? 1 : all.devices;
-    std::uint32_t device = inbox.one_device ? 0 : static_cast<std::uint32_t>(clock_cycles()) % left;
+// What a look at the rings has found: a label that has come from a device. Nothing, if no rings are left to be looked at.
+struct Come {
+    std::uint64_t label;
+    std::uint32_t device;
+    std::uint32_t left;
+};
+// Looks at so many rings, one after the other and round again, until there is something in one; between two it sleeps for so long. It calls
+// nothing, so that all it works with stays in registers, and what waits long takes few instructions of the multiprocessor. What it reads again at
+// each look lies in the cache, but for the packets.
+MP_COLD Come look(const RankPosition* positions, const Packet* rings, std::uint32_t slots, std::uint32_t devices, std::uint32_t device,
+                  std::uint32_t left, unsigned doze_ns) {
     MP_NO_UNROLL
-    for (; left > 0 && inbox.matched < enough; --left, device = device + 1 == all.devices ? 0 : device + 1) {
-        const Packet* ring = inbox.rings + std::uint64_t{device} * inbox.slots;
-        const RankPosition began = inbox.positions[device];
+    for (; left > 0; --left) {
+        const std::uint64_t next = positions[device].next;
+        const Packet packet = load_packet(rings + std::uint64_t{device} * slots + (static_cast<std::uint32_t>(next) & (slots - 1)));
+        if (packet.epoch == next + 1) return {packet.data, device, left};
+        device = device + 1 == devices ? 0 : device + 1;
+        if (doze_ns == 0)
+            pause();
+        else
+            doze(doze_ns);
+    }
+    return {0, device, 0};
+}
+
+// The first slots of the ring of a device have been read, up to `next`.
+MP_DEVICE void give_back(const Ranks& all, std::uint32_t local, const Inbox& inbox, std::uint32_t device, std::uint64_t told, std::uint64_t next) {
+    inbox.positions[device].next = next;
+    // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
+    if (next - told < (inbox.slots + 1) / 2) return;
+    inbox.positions[device].told = next;
+    (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
+}
+
+// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `enough` match. By the leader.
+MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, std::uint32_t looks,
+                       unsigned doze_ns) {
+    const std::uint32_t devices = inbox.one_device ? 1 : all.devices;
+    // Where enough may be found before all have been looked at, no device is always the last.
+    Come come = {0, inbox.one_device ? 0 : static_cast<std::uint32_t>(clock_cycles()) % devices, looks * devices};
+    MP_NO_UNROLL
+    while (inbox.matched < enough) {
+        come = look(inbox.positions, inbox.rings, inbox.slots, devices, come.device, come.left, doze_ns / devices);
+        if (come.left == 0) return;
+        const Packet* ring = inbox.rings + std::uint64_t{come.device} * inbox.slots;
+        const RankPosition began = inbox.positions[come.device];
         std::uint64_t next = began.next;
         MP_NO_UNROLL
-        for (; inbox.matched < enough; ++next, ++inbox.held) {
-            const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (inbox.slots - 1)));
-            if (packet.epoch != next + 1) break;
+        for (Packet packet = {come.label, next + 1}; packet.epoch == next + 1;) {
             inbox.room = inbox.held < inbox.spill;
             if (!inbox.room) break;
-            inbox.queued(inbox.held) = packet.data;
+            inbox.queued(inbox.held++) = packet.data;
             inbox.matched += filter.takes(packet.data);
+            ++next;
+            if (inbox.matched == enough) break;
+            packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (inbox.slots - 1)));
         }
-        if (next == began.next) continue;
-        inbox.positions[device].next = next;
-        // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
-        if (next - began.told < (inbox.slots + 1) / 2) continue;
-        inbox.positions[device].told = next;
-        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
+        give_back(all, local, inbox, come.device, began.told, next);
+        if (!inbox.room) return;
+        come.device = come.device + 1 == devices ? 0 : come.device + 1;
+        --come.left;
     }
 }
 // Takes all in. False if there was no room for all.
 MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
     Inbox inbox = inbox_of(all, local);
-    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0});
+    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1, 0);
     inbox.state->count = inbox.held;
     return inbox.room;
 }
@@ -252,12 +287,14 @@ MP_COLD std::uint64_t take_out(const Inbox inbox, const Filter filter, const Loo
 // The rest of a wait that was not short.
 MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
                              const WaitBounds bounds) {
-    return wait_calling(
-        [&](std::uint64_t&) {
-            take_in(all, local, inbox, filter, count);
-            return inbox.matched == count || !inbox.room;
-        },
-        bounds);
+    Found found = {};
+    for (Rounds rounds;;) {
+        // Also after a deadline, past which this thread may have been off the processor: the last look decides.
+        take_in(all, local, inbox, filter, count, polls_between_clocks, rounds.doze_ns);
+        if (inbox.matched == count || !inbox.room) return {ok, inbox.matched, 0};
+        if (found.status != ok) return {found.status, inbox.matched, found.waited_ns};
+        if (rounds.next()) found = look_now(bounds, found);
+    }
 }
 
 MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
@@ -282,9 +319,7 @@ MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
         if (found.looked < inbox.held && found.matched < count) found = look_on(inbox, filter, count, found);
         inbox.matched = found.matched;
         if (inbox.matched < count) {
-            MP_NO_UNROLL
-            for (int polls = patience.waits ? polls_between_clocks : 1; polls > 0 && inbox.matched < count && inbox.room; --polls)
-                take_in(all, self.local, inbox, filter, count);
+            take_in(all, self.local, inbox, filter, count, patience.waits ? polls_between_clocks : 1, 0);
             if (patience.waits && inbox.matched < count && inbox.room) {
                 // A copy, so that the words above stay in registers.
                 Inbox late = inbox;

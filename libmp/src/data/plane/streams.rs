@@ -33,7 +33,7 @@ const ROOM: Duration = Duration::from_secs(60);
 pub(crate) struct Abort {
     /// For the host.
     pub word: Word64,
-    /// For the device.
+    /// For the device's kernels.
     pub address: u64,
     /// A word in the memory of a GPU by which its kernels tell those behind them that a wait was ended: what they would send was
     /// made of what never came. None for the host.
@@ -109,7 +109,7 @@ impl Plane {
         let word = watchdog.abort_word().clone();
         let seen = ordinal.is_some().then(|| self.pieces.cut_for(device, size_of::<u64>())?.cast());
         let seen = seen.transpose().map_err(failed)?;
-        let abort = Abort { address: word.device_address().map_err(failed)?, word, seen };
+        let abort = Abort { address: watchdog.bound(device).map_err(failed)?, word, seen };
         let released = watchdog.clone();
         self.control.on_failure(move |cause| released.abort(cause));
         watchdogs.push((ordinal, watchdog.clone(), abort.clone()));
