@@ -1,8 +1,9 @@
-//! Datatypes that the program has made of predefined ones, and their attributes; those that say where a message's memory is
-//! (`include/mpi_abi_memory.h`).
+//! Datatypes that the program has made of predefined ones – duplicates, and rows of them – and their attributes; those that say where a
+//! message's memory is (`include/mpi_abi_memory.h`).
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
@@ -30,7 +31,78 @@ const DUP: usize = 1;
 #[derive(Clone)]
 struct Made {
     element: Element,
+    /// Rows of elements, if it is not one.
+    rows: Option<Rows>,
     attributes: HashMap<c_int, usize>,
+}
+
+/// Rows of so many bytes, one `step` bytes behind the other.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    count: usize,
+    bytes: usize,
+    step: usize,
+}
+
+impl Rows {
+    /// Bytes without what lies between.
+    fn size(self) -> usize {
+        self.count * self.bytes
+    }
+
+    /// Bytes from one to the next.
+    fn extent(self) -> usize {
+        self.count.checked_sub(1).map_or(0, |before| before * self.step + self.bytes)
+    }
+}
+
+/// The program's memory of a message of rows.
+pub struct Strided {
+    at: NonNull<u8>,
+    rows: Rows,
+    count: usize,
+}
+
+impl Strided {
+    /// Bytes of the message.
+    pub fn len(&self) -> usize {
+        self.count * self.rows.size()
+    }
+
+    fn each(&self) -> impl Iterator<Item = *mut u8> {
+        let (at, rows) = (self.at.as_ptr(), self.rows);
+        (0..self.count).flat_map(move |number| {
+            (0..rows.count)
+                .map(move |row| at.wrapping_add(number * rows.extent() + row * rows.step))
+        })
+    }
+
+    /// The message.
+    ///
+    /// # Safety
+    /// The memory is there.
+    pub unsafe fn packed(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        for row in self.each() {
+            // SAFETY: the caller's promise.
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(row, self.rows.bytes) });
+        }
+        bytes
+    }
+
+    /// Puts what has come where it goes, which may be less.
+    ///
+    /// # Safety
+    /// The memory is there, and nobody else's.
+    pub unsafe fn unpack(&self, bytes: &[u8]) {
+        if self.rows.bytes == 0 {
+            return;
+        }
+        for (row, part) in self.each().zip(bytes.chunks(self.rows.bytes)) {
+            // SAFETY: the caller's promise; a part is no longer than a row.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), row, part.len()) };
+        }
+    }
 }
 
 #[derive(Default)]
@@ -54,9 +126,53 @@ fn look<R>(does: impl FnOnce(&Types) -> R) -> R {
     does(&TYPES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a datatype that the program has made is of.
+/// What a datatype that the program has made is of. Ends the program for rows.
 pub fn made(datatype: Handle) -> Option<Element> {
-    look(|types| types.made.get(&datatype).map(|made| made.element))
+    let made = look(|types| types.made.get(&datatype).map(|made| (made.element, made.rows)));
+    made.map(|(element, rows)| match rows {
+        None => element,
+        Some(_) => fail(
+            "a datatype",
+            "rows (MPI_Type_vector) are part of this subset in sends and receives only",
+        ),
+    })
+}
+
+fn rows(datatype: Handle) -> Option<Rows> {
+    let is_made = is_made(datatype);
+    is_made.then(|| look(|types| types.made.get(&datatype).and_then(|made| made.rows))).flatten()
+}
+
+/// Bytes of one, without what lies between rows. Ends the program for what is no datatype.
+pub fn size(datatype: Handle) -> usize {
+    rows(datatype).map_or_else(|| element(datatype).size(), Rows::size)
+}
+
+/// The memory of a message of rows, if it is one.
+pub fn strided(call: &str, datatype: Handle, at: *const c_void, count: c_int) -> Option<Strided> {
+    let rows = rows(datatype)?;
+    let Ok(count) = usize::try_from(count) else { fail(call, format!("a count of {count}")) };
+    let strided = |at| Strided { at, rows, count };
+    match NonNull::new(at.cast_mut().cast()) {
+        Some(at) => Some(strided(at)),
+        None if strided(NonNull::dangling()).len() == 0 => Some(strided(NonNull::dangling())),
+        None => fail(call, "the buffer is NULL"),
+    }
+}
+
+/// Makes rows of a datatype; none: it is not one of elements that follow each other.
+fn make(call: &str, [count, length, stride]: [c_int; 3], old: Handle, to: *mut Handle) {
+    let element = element(old);
+    let [count, length, stride] = [count, length, stride].map(|number| {
+        usize::try_from(number)
+            .unwrap_or_else(|_| fail(call, format!("{number} is part of this subset from 0 on")))
+    });
+    let [bytes, step] = [length, stride].map(|number| number * element.size());
+    let (rows, attributes) = (Some(Rows { count, bytes, step }), HashMap::new());
+    let handle = NEXT.fetch_add(1, Ordering::Relaxed);
+    change(|types| types.made.insert(handle, Made { element, rows, attributes }));
+    // SAFETY: the program's pointer, as MPI has it.
+    unsafe { put(to, handle) };
 }
 
 /// Whether a duplicate has an attribute, too; none for what is no keyval.
@@ -73,7 +189,7 @@ fn with<R>(call: &str, datatype: Handle, keyval: c_int, does: impl FnOnce(&mut M
         copies(types, keyval).ok_or_else(|| format!("{keyval} is no keyval"))?;
         let made = types.made.get_mut(&datatype);
         let made = made.ok_or_else(|| {
-            format!("handle {datatype:#x} is no datatype that MPI_Type_dup has made")
+            format!("handle {datatype:#x} is no datatype that the program has made")
         })?;
         Ok::<R, String>(does(made))
     });
@@ -99,12 +215,16 @@ pub fn place(
     let made = look(|types| types.made.get(&datatype).cloned())?;
     let attribute = |keyval: c_int| made.attributes.get(&keyval).copied();
     let Ok(count) = usize::try_from(count) else { fail(call, format!("a count of {count}")) };
+    let kind = attribute(KIND).unwrap_or(HOST);
+    if kind != HOST && made.rows.is_some() {
+        fail(call, "rows (MPI_Type_vector) of memory of a device are not part of this subset");
+    }
     let len = count * made.element.size();
     let memory = |result: libmp::gdsync::Result<_>| match result {
         Ok(value) => value,
         Err(error) => fail(call, error),
     };
-    match attribute(KIND).unwrap_or(HOST) {
+    match kind {
         HOST => None,
         CUDA => {
             let ordinal = attribute(DEVICE).unwrap_or(0);
@@ -158,19 +278,29 @@ fn adopted(call: &str, device: &Device, stream: usize) -> &'static Stream {
 
 entries! {
     fn MPI_Type_dup(from: Handle, to: *mut Handle) {
-        let element = element(from);
+        size(from);
+        let of = look(|types| types.made.get(&from).map(|made| (made.element, made.rows)));
+        let (element, rows) = of.unwrap_or_else(|| (element(from), None));
         let attributes = look(|types| {
             let all = types.made.get(&from).map(|made| made.attributes.clone()).unwrap_or_default();
             let kept = |keyval: &c_int| copies(types, *keyval) == Some(true);
             all.into_iter().filter(|(keyval, _)| kept(keyval)).collect()
         });
         let handle = NEXT.fetch_add(1, Ordering::Relaxed);
-        change(|types| types.made.insert(handle, Made { element, attributes }));
+        change(|types| types.made.insert(handle, Made { element, rows, attributes }));
         put(to, handle);
     }
 
+    fn MPI_Type_vector(count: c_int, length: c_int, stride: c_int, old: Handle, to: *mut Handle) {
+        make(CALL, [count, length, stride], old, to);
+    }
+
+    fn MPI_Type_contiguous(count: c_int, old: Handle, to: *mut Handle) {
+        make(CALL, [1, count, count], old, to);
+    }
+
     fn MPI_Type_commit(datatype: *mut Handle) {
-        element(*datatype);
+        size(*datatype);
     }
 
     fn MPI_Type_free(datatype: *mut Handle) {

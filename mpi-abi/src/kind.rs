@@ -26,7 +26,7 @@ pub enum Element {
     Plain(usize),
 }
 
-/// What a handle is a datatype of. Ends the program for others.
+/// What a handle is a datatype of. Ends the program for others, and for rows.
 pub fn element(datatype: Handle) -> Element {
     let known = predefined(datatype).map(|(element, _)| element);
     known.or_else(|| crate::datatype::made(datatype)).unwrap_or_else(|| {

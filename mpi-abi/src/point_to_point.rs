@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use libmp::tagged::{self, Place, Request, Source, Tag, Ticket};
 
 use crate::abi::{ANY_SOURCE, ANY_TAG, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
-use crate::datatype;
+use crate::datatype::{self, Strided};
 use crate::kind::element;
 use crate::state::{Comm, Used, comm, deadline, expect, fail};
 use crate::world::{entries, put};
@@ -39,6 +39,29 @@ struct Held {
     persistent: bool,
     /// Started, and not seen complete.
     active: bool,
+    /// The bytes of rows.
+    packed: Option<Box<Packed>>,
+}
+
+/// A message of rows, and where it goes if it is received.
+struct Packed {
+    bytes: Vec<u8>,
+    to: Option<Strided>,
+}
+
+impl Packed {
+    fn place(&mut self) -> Bytes {
+        let at = NonNull::new(self.bytes.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        (at, self.bytes.len())
+    }
+
+    /// So many bytes have come.
+    fn has_come(self, len: usize) {
+        if let Some(to) = &self.to {
+            // SAFETY: whoever asked for the receive keeps the memory until it is complete, which is now.
+            unsafe { to.unpack(&self.bytes[..len.min(self.bytes.len())]) };
+        }
+    }
 }
 
 enum Made {
@@ -52,7 +75,7 @@ enum Made {
 impl Held {
     fn wait(&mut self, call: &str) -> Status {
         let was_active = std::mem::take(&mut self.active);
-        match &mut self.made {
+        let status = match &mut self.made {
             _ if !was_active => Status::empty(ANY_SOURCE),
             Made::Nobody => Status::empty(PROC_NULL),
             Made::Started(comm, ticket) => Status::of(finish(call, comm, *ticket), false),
@@ -65,6 +88,14 @@ impl Held {
                 };
                 Status::of(expect(call, got), request.is_cancelled())
             }
+        };
+        self.has_come(&status);
+        status
+    }
+
+    fn has_come(&mut self, status: &Status) {
+        if let Some(packed) = self.packed.take() {
+            packed.has_come(status.bytes());
         }
     }
 
@@ -82,6 +113,7 @@ impl Held {
             }
         };
         self.active = false;
+        self.has_come(&got);
         Some(got)
     }
 
@@ -117,13 +149,21 @@ enum Memory {
     Host(Bytes),
     /// Of a device.
     Place(Place<'static>),
+    Rows(Strided),
 }
 
 fn memory(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> Memory {
-    match datatype::place(call, datatype, at, count) {
-        Some(place) => Memory::Place(place),
+    if let Some(place) = datatype::place(call, datatype, at, count) {
+        return Memory::Place(place);
+    }
+    match datatype::strided(call, datatype, at, count) {
+        Some(strided) => Memory::Rows(strided),
         None => Memory::Host(bytes(call, at, count, datatype)),
     }
+}
+
+fn no_rows(call: &str) -> ! {
+    fail(call, "rows (MPI_Type_vector) in persistent requests are not part of this subset")
 }
 
 /// Bytes of the program.
@@ -169,11 +209,12 @@ struct Message {
 }
 
 impl Message {
-    /// A send that is persistent, or of memory of a device.
+    /// A send that is persistent, of memory of a device, or of rows.
     ///
     /// # Safety
     /// The bytes are valid as MPI has it until the request is complete.
     unsafe fn send(self, call: &str, comm: &Used, persistent: bool) -> Held {
+        let mut packed = None;
         let made = if self.other == PROC_NULL {
             Made::Nobody
         } else {
@@ -186,17 +227,26 @@ impl Message {
                 },
                 (Memory::Place(place), false) => messages.isend(place, to, tag),
                 (Memory::Place(place), true) => messages.send_init(place, to, tag),
+                (Memory::Rows(_), true) => no_rows(call),
+                (Memory::Rows(rows), false) => {
+                    // SAFETY: the caller's promise.
+                    let bytes = unsafe { rows.packed() };
+                    let held = packed.insert(Box::new(Packed { bytes, to: None }));
+                    // SAFETY: the bytes stay where they are until the request is complete.
+                    unsafe { messages.isend_raw(held.place(), to, tag, true) }
+                }
             };
             Made::Request(expect(call, made))
         };
-        Held { made, persistent, active: !persistent }
+        Held { made, persistent, active: !persistent, packed }
     }
 
-    /// A receive that is persistent, or into memory of a device.
+    /// A receive that is persistent, into memory of a device, or into rows.
     ///
     /// # Safety
     /// As [`send`](Self::send).
     unsafe fn receive(self, call: &str, comm: &Used, persistent: bool) -> Held {
+        let mut packed = None;
         let made = if self.other == PROC_NULL {
             Made::Nobody
         } else {
@@ -209,10 +259,17 @@ impl Message {
                 },
                 (Memory::Place(place), false) => messages.irecv(place, from, tag),
                 (Memory::Place(place), true) => messages.recv_init(place, from, tag),
+                (Memory::Rows(_), true) => no_rows(call),
+                (Memory::Rows(rows), false) => {
+                    let held = packed
+                        .insert(Box::new(Packed { bytes: vec![0; rows.len()], to: Some(rows) }));
+                    // SAFETY: the bytes stay where they are until the request is complete.
+                    unsafe { messages.irecv_raw(held.place(), from, tag, true) }
+                }
             };
             Made::Request(expect(call, made))
         };
-        Held { made, persistent, active: !persistent }
+        Held { made, persistent, active: !persistent, packed }
     }
 }
 
@@ -290,7 +347,7 @@ unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ticket>) {
                 let mut room = room();
                 // Where it stays: a copy of what has just been written waits for it.
                 let made = Made::Started(comm, ticket);
-                room.write(Held { made, persistent: false, active: true });
+                room.write(Held { made, persistent: false, active: true, packed: None });
                 put(to, Box::into_raw(room) as Handle);
             }
         }
@@ -643,8 +700,14 @@ entries! {
             fail(CALL, "the request is MPI_REQUEST_NULL");
         }
         if let Some(held) = held(*request) {
-            // What is under way is left to itself as a request is that is dropped.
+            if held.active && held.packed.as_ref().is_some_and(|packed| packed.to.is_some()) {
+                fail(CALL, "a receive of rows that is under way is not left to itself in this subset");
+            }
+            // What is under way is left to itself as a request is that is dropped, with what it sends.
             held.request(CALL);
+            if held.active {
+                std::mem::forget(held.packed.take());
+            }
             drop_held(held);
         }
         request.write(REQUEST_NULL);

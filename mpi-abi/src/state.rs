@@ -11,6 +11,7 @@ use libmp::tagged::{Options, Tagged};
 use libmp::{Communicator, Config, Deadline, World};
 
 use crate::abi::{COMM_NULL, COMM_SELF, COMM_WORLD, Handle};
+use crate::topology::Grid;
 
 /// A communicator of the program.
 pub struct Comm {
@@ -20,6 +21,7 @@ pub struct Comm {
     pub collective: Tagged,
     /// How many collectives there were: their tag.
     pub turn: AtomicUsize,
+    pub grid: Option<Grid>,
 }
 
 struct State {
@@ -73,15 +75,15 @@ fn state(call: &str) -> &'static State {
 }
 
 impl Comm {
-    fn new(call: &str, communicator: Communicator) -> Comm {
+    fn new(call: &str, communicator: Communicator, grid: Option<Grid>) -> Comm {
         let open = || expect(call, communicator.tagged(&Options::default()));
         let (messages, collective) = (open(), open());
-        Comm { communicator, messages, collective, turn: AtomicUsize::new(0) }
+        Comm { communicator, messages, collective, turn: AtomicUsize::new(0), grid }
     }
 
     /// One that is never freed.
     fn predefined(call: &str, communicator: Communicator) -> Comm {
-        let comm = Comm::new(call, communicator);
+        let comm = Comm::new(call, communicator, None);
         Comm { messages: comm.messages.forever(), collective: comm.collective.forever(), ..comm }
     }
 
@@ -180,11 +182,11 @@ fn made(call: &str, state: &State, handle: Handle) -> Arc<Comm> {
     known.clone()
 }
 
-/// A handle for a new communicator.
-pub fn add(call: &str, communicator: Option<Communicator>) -> Handle {
+/// A handle for a new communicator, and its topology.
+pub fn add(call: &str, communicator: Option<Communicator>, grid: Option<Grid>) -> Handle {
     let Some(communicator) = communicator else { return COMM_NULL };
     let state = state(call);
-    let made = Arc::new(Comm::new(call, communicator));
+    let made = Arc::new(Comm::new(call, communicator, grid));
     let handle = state.next.fetch_add(1, Ordering::Relaxed);
     state.others.write().unwrap_or_else(PoisonError::into_inner).insert(handle, made);
     handle

@@ -7,7 +7,8 @@ use std::time::Instant;
 use crate::abi::{
     COMM_NULL, Handle, NAME, SUCCESS, Status, THREAD_MULTIPLE, THREAD_SINGLE, UNDEFINED,
 };
-use crate::kind::{element, predefined};
+use crate::datatype;
+use crate::kind::predefined;
 use crate::state::{self, comm, expect, fail};
 
 /// Declares entry points. What a pointer of C has to be is MPI's.
@@ -43,6 +44,22 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) {
         // SAFETY: the caller's promise.
         unsafe { to.write(value) }
     }
+}
+
+/// An array of the program.
+///
+/// # Safety
+/// It has so many elements, which nobody else writes.
+pub(crate) unsafe fn list<'a, T>(call: &str, count: c_int, first: *const T) -> &'a [T] {
+    let len = usize::try_from(count).unwrap_or_else(|_| fail(call, format!("a count of {count}")));
+    if len == 0 {
+        return &[];
+    }
+    if first.is_null() {
+        fail(call, "an array is NULL");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(first, len) }
 }
 
 /// Writes a text of at most `NAME - 1` bytes and its end.
@@ -124,13 +141,13 @@ entries! {
             Err(_) => fail(CALL, format!("{color} is no colour")),
         };
         let split = comm(CALL, handle).communicator.split(color, key.into());
-        put(new, state::add(CALL, expect(CALL, split)));
+        put(new, state::add(CALL, expect(CALL, split), None));
     }
 
     fn MPI_Comm_dup(handle: Handle, new: *mut Handle) {
         let comm = comm(CALL, handle);
         let same = expect(CALL, comm.communicator.split(Some(0), comm.rank() as i64));
-        put(new, state::add(CALL, same));
+        put(new, state::add(CALL, same, comm.grid.clone()));
     }
 
     fn MPI_Comm_free(handle: *mut Handle) {
@@ -163,20 +180,20 @@ entries! {
     }
 
     fn MPI_Type_size(datatype: Handle, size: *mut c_int) {
-        put(size, element(datatype).size() as c_int);
+        put(size, datatype::size(datatype) as c_int);
     }
 
     fn MPI_Type_get_name(datatype: Handle, name: *mut c_char, len: *mut c_int) {
-        element(datatype);
+        datatype::size(datatype);
         // One that the program has made has none.
         let known = predefined(datatype).map(|(_, name)| name);
         put_text(name, len, known.unwrap_or_default());
     }
 
     fn MPI_Get_count(status: *const Status, datatype: Handle, count: *mut c_int) {
-        let (bytes, size) = ((*status).bytes(), element(datatype).size());
-        let whole = bytes.is_multiple_of(size);
-        put(count, if whole { (bytes / size) as c_int } else { UNDEFINED });
+        let (bytes, size) = ((*status).bytes(), datatype::size(datatype));
+        let count_of = |bytes: usize| bytes.is_multiple_of(size).then(|| bytes / size);
+        put(count, if size == 0 { 0 } else { count_of(bytes).map_or(UNDEFINED, |count| count as c_int) });
     }
 }
 

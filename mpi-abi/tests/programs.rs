@@ -84,6 +84,48 @@ fn run_through(program: &Path, ranks: usize, path: &str) {
 }
 
 #[test]
+fn grids_of_ranks_and_messages_of_rows_run_with_any_number_of_ranks_on_every_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "grid", &[]);
+    for (ranks, path) in [(1, "auto"), (2, "auto"), (6, "auto"), (4, "nic"), (2, "nic-tcp")] {
+        run_through(&program, ranks, path);
+    }
+}
+
+#[test]
+fn what_rows_and_grids_are_not_for_is_said_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "grid", &[]);
+    let rows = "rows (MPI_Type_vector)";
+    for (mistake, sentence) in [
+        (
+            "collective",
+            format!("a datatype: {rows} are part of this subset in sends and receives only"),
+        ),
+        (
+            "nested",
+            format!("a datatype: {rows} are part of this subset in sends and receives only"),
+        ),
+        (
+            "persistent",
+            format!("MPI_Send_init: {rows} in persistent requests are not part of this subset"),
+        ),
+        (
+            "large",
+            "MPI_Cart_create: a grid of [1, 2] is larger than the communicator of 1 ranks".into(),
+        ),
+        ("twice", "MPI_Group_incl: a rank is named twice".into()),
+        ("none", "MPI_Cart_coords: the communicator has no Cartesian topology".into()),
+    ] {
+        for output in run(&program, 1, "auto", &[mistake]) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{mistake}: {said}");
+            assert!(said.contains(&sentence), "{mistake}: {said}");
+        }
+    }
+}
+
+#[test]
 #[ignore = "needs an OpenCL platform"]
 fn opencl_memory_that_a_datatype_says_is_sent_and_received_behind_its_queue() {
     let folder = tempfile::tempdir().unwrap();
