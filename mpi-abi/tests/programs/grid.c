@@ -1,51 +1,7 @@
 /* Grids of ranks, and messages of rows. Prints "rank R of N is through". With an argument it makes the mistake of that name. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-typedef struct MPI_ABI_Comm *MPI_Comm;
-typedef struct MPI_ABI_Datatype *MPI_Datatype;
-typedef struct MPI_ABI_Group *MPI_Group;
-typedef struct MPI_ABI_Request *MPI_Request;
-typedef struct {
-    int MPI_SOURCE, MPI_TAG, MPI_ERROR, MPI_internal[5];
-} MPI_Status;
-
-#define MPI_COMM_NULL ((MPI_Comm)0x100)
-#define MPI_COMM_WORLD ((MPI_Comm)0x101)
-#define MPI_GROUP_NULL ((MPI_Group)0x108)
-#define MPI_GROUP_EMPTY ((MPI_Group)0x109)
-#define MPI_UNDEFINED (-32766)
-#define MPI_DOUBLE ((MPI_Datatype)0x214)
-#define MPI_PROC_NULL (-3)
-#define MPI_STATUSES_IGNORE ((MPI_Status *)0)
-
-int MPI_Init(int *, char ***), MPI_Finalize(void), MPI_Comm_rank(MPI_Comm, int *), MPI_Comm_size(MPI_Comm, int *);
-int MPI_Comm_dup(MPI_Comm, MPI_Comm *), MPI_Comm_free(MPI_Comm *), MPI_Dims_create(int, int, int *);
-int MPI_Cart_create(MPI_Comm, int, const int *, const int *, int, MPI_Comm *), MPI_Cartdim_get(MPI_Comm, int *);
-int MPI_Cart_get(MPI_Comm, int, int *, int *, int *), MPI_Cart_rank(MPI_Comm, const int *, int *);
-int MPI_Cart_coords(MPI_Comm, int, int, int *), MPI_Cart_shift(MPI_Comm, int, int, int *, int *);
-int MPI_Comm_group(MPI_Comm, MPI_Group *), MPI_Comm_create(MPI_Comm, MPI_Group, MPI_Comm *), MPI_Group_free(MPI_Group *);
-int MPI_Group_incl(MPI_Group, int, const int *, MPI_Group *), MPI_Group_size(MPI_Group, int *), MPI_Group_rank(MPI_Group, int *);
-int MPI_Group_translate_ranks(MPI_Group, int, const int *, MPI_Group, int *);
-int MPI_Type_vector(int, int, int, MPI_Datatype, MPI_Datatype *), MPI_Type_contiguous(int, MPI_Datatype, MPI_Datatype *);
-int MPI_Type_dup(MPI_Datatype, MPI_Datatype *), MPI_Type_commit(MPI_Datatype *), MPI_Type_free(MPI_Datatype *);
-int MPI_Type_size(MPI_Datatype, int *), MPI_Get_count(const MPI_Status *, MPI_Datatype, int *);
-int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm);
-int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
-int MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-int MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-int MPI_Send_init(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-int MPI_Waitall(int, MPI_Request *, MPI_Status *), MPI_Test(MPI_Request *, int *, MPI_Status *), MPI_Request_free(MPI_Request *);
-int MPI_Bcast(void *, int, MPI_Datatype, int, MPI_Comm), MPI_Barrier(MPI_Comm);
-
-#define REQUIRE(condition)                                                            \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                  \
-        }                                                                             \
-    } while (0)
+#include "abi.h"
 
 #define ROWS 7
 #define COLUMNS 9

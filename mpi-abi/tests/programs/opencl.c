@@ -1,25 +1,9 @@
-/* Messages between OpenCL memory of all ranks, said by attributes of the datatype, with what this needs of MPI's standard ABI and of OpenCL
- * declared here. Prints "rank R of N is through". */
+/* Messages between OpenCL memory of all ranks, said by attributes of the datatype, with what this needs of OpenCL declared
+ * here. Prints "rank R of N is through". */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "abi.h"
 #include "mpi_abi_memory.h"
-
-typedef struct MPI_ABI_Comm *MPI_Comm;
-typedef struct MPI_ABI_Datatype *MPI_Datatype;
-typedef struct MPI_ABI_Request *MPI_Request;
-#define MPI_COMM_WORLD ((MPI_Comm)0x101)
-#define MPI_BYTE ((MPI_Datatype)0x247)
-int MPI_Init(int *, char ***), MPI_Finalize(void), MPI_Comm_rank(MPI_Comm, int *), MPI_Comm_size(MPI_Comm, int *);
-int MPI_Type_dup(MPI_Datatype, MPI_Datatype *), MPI_Type_free(MPI_Datatype *);
-int MPI_Type_set_attr(MPI_Datatype, int, void *);
-int MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, void *);
-int MPI_Send_init(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-int MPI_Recv_init(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-int MPI_Startall(int, MPI_Request *), MPI_Waitall(int, MPI_Request *, void *), MPI_Wait(MPI_Request *, void *);
-int MPI_Request_free(MPI_Request *);
 
 typedef void *handle;
 int32_t clGetPlatformIDs(uint32_t, handle *, uint32_t *);
@@ -29,14 +13,6 @@ handle clCreateCommandQueue(handle, handle, uint64_t, int32_t *);
 handle clCreateBuffer(handle, uint64_t, size_t, void *, int32_t *);
 int32_t clEnqueueWriteBuffer(handle, handle, uint32_t, size_t, size_t, const void *, uint32_t, const handle *, handle *);
 int32_t clEnqueueReadBuffer(handle, handle, uint32_t, size_t, size_t, void *, uint32_t, const handle *, handle *);
-
-#define REQUIRE(what)                                                             \
-    do {                                                                          \
-        if (!(what)) {                                                            \
-            fprintf(stderr, "line %d: not so: %s\n", __LINE__, #what);            \
-            exit(3);                                                              \
-        }                                                                         \
-    } while (0)
 
 enum { LEN = 700000 };
 static unsigned char out[LEN], in[LEN];
