@@ -3,18 +3,6 @@
 
 #include <mp/mp.cuh>
 
-namespace mp::waiting {
-
-MP_DEVICE unsigned multiprocessor() {
-    unsigned id = 0;
-#if defined(__CUDA_ARCH__)
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
-#endif
-    return id;
-}
-
-}  // namespace mp::waiting
-
 // The first block of each multiprocessor sums up `words` doubles, which fit into its cache, `rounds` times; the others wait until all
 // of those have ended, or, unless `wait`, return at once. tickets: a word for each multiprocessor, 0. state: how many compute,
 // how many of these have ended, the signal that is waited for, all 0 before. times: what each computing block took in ns, by
@@ -23,7 +11,7 @@ MP_KERNEL void mp_perf_waiting(const double* table, std::uint64_t words, std::ui
                                mp::WaitBounds bounds, std::uint64_t* tickets, std::uint64_t* state, std::uint64_t* times,
                                double* sums) {
     const mp::Block block = mp::block();
-    const unsigned place = mp::waiting::multiprocessor();
+    const unsigned place = mp::multiprocessor();
     std::uint64_t ticket = 0;
     if (block.leads()) {
         ticket = mp::fetch_add(tickets + place, std::uint64_t{1}, mp::gpu);

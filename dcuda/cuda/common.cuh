@@ -25,17 +25,6 @@ MP_DEVICE void each(uint64_t count, const Do& what) {
     for (uint64_t i = mp::thread_rank(); i < count; i += mp::block_threads()) what(i);
 }
 
-// The number of the multiprocessor that the block is on. On the CPU eight blocks share one.
-MP_DEVICE uint32_t multiprocessor() {
-#if defined(__CUDACC__)
-    uint32_t number;
-    asm("mov.u32 %0, %%smid;" : "=r"(number));
-    return number;
-#else
-    return mp::block_rank() / 8;
-#endif
-}
-
 template <class T = double>
 MP_DEVICE T* at(uint64_t address) {
     return reinterpret_cast<T*>(address);

@@ -139,7 +139,7 @@ DCUDA_KERNEL dcuda_waiting(mp::Ranks ranks, programs::Overlap all) {
     std::uint64_t *computing = times + each_device, *done = computing + 1, *sharing = computing + 2;
     const auto counted = [](std::uint64_t* count) { return mp::fetch_add(count, std::uint64_t{1}, mp::gpu, mp::relaxed); };
     const bool leads = mp::block().leads();
-    const bool computes = mp::block().any(leads && counted(sharing + programs::multiprocessor() % each_device) % 8 == 0 && counted(computing) < most);
+    const bool computes = mp::block().any(leads && counted(sharing + mp::multiprocessor() % each_device) % 8 == 0 && counted(computing) < most);
     if (mp::barrier(self, mp::Team::world).failed()) return;
     if (computes) {
         const std::uint64_t began = mp::clock_ns();

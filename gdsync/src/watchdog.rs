@@ -56,7 +56,7 @@ struct Handle {
 struct Shared {
     abort: Word64,
     /// What kernels of GPUs look at in its place, each in the memory of the GPU with this number.
-    relays: Mutex<Vec<(u32, Buffer<u64>)>>,
+    relays: Mutex<Vec<(u32, Buffer<AbortRelay>)>>,
     cause: OnceLock<Arc<str>>,
     vigil: Vigil<Arc<StreamWatch>>,
 }
@@ -118,17 +118,17 @@ impl Watchdog {
         let Shared { abort, relays, .. } = &*self.handle.shared;
         let Some(ordinal) = device.ordinal() else { return abort.device_address() };
         let mut relays = lock(relays);
-        if let Some((_, relay)) = relays.iter().find(|(known, _)| *known == ordinal) {
-            return relay.word(0)?.device_address();
-        }
-        let AbortRelay { word, next_ns, seen } =
-            AbortRelay { word: abort.device_address()?, ..AbortRelay::default() };
-        let words = [word, next_ns, seen];
-        let relay = Buffer::<u64>::new(device, Space::Device, words.len())?;
-        relay.write(&words)?;
-        let address = relay.word(0)?.device_address();
-        relays.push((ordinal, relay));
-        address
+        let relay = match relays.iter().find(|(known, _)| *known == ordinal) {
+            Some((_, relay)) => relay.clone(),
+            None => {
+                let relay = Buffer::new(device, Space::Device, 1)?;
+                let word = abort.device_address()?;
+                relay.write(&[AbortRelay { word, ..AbortRelay::default() }])?;
+                relays.push((ordinal, relay.clone()));
+                relay
+            }
+        };
+        relay.cast::<u64>()?.word(0)?.device_address()
     }
 
     /// The waits outstanding now, oldest first within a stream.

@@ -160,7 +160,7 @@ pub fn strided(call: &str, datatype: Handle, at: *const c_void, count: c_int) ->
     }
 }
 
-/// Makes rows of a datatype; none: it is not one of elements that follow each other.
+/// Makes rows of a datatype whose elements follow each other.
 fn make(call: &str, [count, length, stride]: [c_int; 3], old: Handle, to: *mut Handle) {
     let element = element(old);
     let [count, length, stride] = [count, length, stride].map(|number| {

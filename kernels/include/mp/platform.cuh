@@ -146,6 +146,7 @@ MP_DEVICE unsigned block_threads();  // threads of the block; orders nothing
 MP_DEVICE unsigned block_rank();  // in its grid, x fastest, 0 … grid_blocks() - 1; orders nothing
 MP_DEVICE unsigned grid_blocks();  // blocks of the grid; orders nothing
 MP_DEVICE unsigned lane();  // thread_rank() modulo 32; orders nothing
+MP_DEVICE unsigned multiprocessor();  // the number of the one that the block is on; 0 on the CPU; orders nothing
 
 // Every thread of the block waits for all others. What each wrote before is seen by all after, in the block only.
 MP_DEVICE void block_barrier();

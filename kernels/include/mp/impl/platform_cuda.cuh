@@ -202,6 +202,11 @@ MP_DEVICE unsigned lane() {
     asm("mov.u32 %0, %%laneid;" : "=r"(id));
     return id;
 }
+MP_DEVICE unsigned multiprocessor() {
+    unsigned id;
+    asm("mov.u32 %0, %%smid;" : "=r"(id));
+    return id;
+}
 
 MP_DEVICE void block_barrier() { __syncthreads(); }
 MP_DEVICE bool block_any(bool mine) { return __syncthreads_or(mine) != 0; }

@@ -157,6 +157,7 @@ MP_DEVICE unsigned block_threads() { return host::this_thread.block_threads; }
 MP_DEVICE unsigned block_rank() { return host::this_thread.block_rank; }
 MP_DEVICE unsigned grid_blocks() { return host::this_thread.grid_blocks; }
 MP_DEVICE unsigned lane() { return host::this_thread.rank % 32; }
+MP_DEVICE unsigned multiprocessor() { return 0; }
 
 MP_DEVICE void block_barrier() {
     if (host::Meeting* meeting = impl::my_block()) meeting->barrier.arrive_and_wait();

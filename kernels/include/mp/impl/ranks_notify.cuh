@@ -114,24 +114,18 @@ MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
     return inbox.room;
 }
 
-// One thread's wait for `poll(seen)`. Not unrolled, as wait_for is: the polls of a rank are calls.
-template <class Poll>
-MP_DEVICE WaitResult wait_calling(const Poll& poll, const WaitBounds& bounds) {
-    const auto look = look_by(poll);
-    const auto waited = wait_long(look, look, is_there, bounds);
-    return {waited.status, waited.seen.seen, waited.waited_ns};
-}
-
-// Waits for `is`, which looks at a word, and takes in meanwhile what comes. By the leader. `full`: its queue was at the last look.
+// Waits for `is`, which looks at a word, and takes in meanwhile what comes. By the leader. `full`: its queue was at the last look. Not unrolled, as
+// wait_for is: what it polls are calls.
 template <class Is>
 MP_DEVICE WaitResult wait_taking_in(const Rank& self, const WaitBounds& bounds, bool& full, const Is& is) {
-    const WaitResult result = wait_calling(
-        [&](std::uint64_t&) {
-            if (is()) return true;
-            full = !take_all_in(*self.all, self.local);
-            return false;
-        },
-        bounds);
+    const auto poll = [&](std::uint64_t&) {
+        if (is()) return true;
+        full = !take_all_in(*self.all, self.local);
+        return false;
+    };
+    const auto look = look_by(poll);
+    const auto waited = wait_long(look, look, is_there, bounds);
+    const WaitResult result = {waited.status, waited.seen.seen, waited.waited_ns};
     if (result.status == timed_out && full) return {no_room, result.seen, result.waited_ns};
     return result;
 }
