@@ -4,7 +4,7 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 use super::line::{numbered, store, words};
@@ -83,22 +83,27 @@ pub fn in_lines() {
                     thread::yield_now();
                 }
                 for at in (sent..sent + FEW).rev() {
-                    store(&lines[(at % RING) as usize], &[at + 1, 20 + at]);
+                    let line = &lines[(at % RING) as usize];
+                    line[1].store(20 + at, Ordering::Relaxed);
+                    store(&line[..1], &[at + 1]);
                 }
             }
         });
         let (lines, told) = &*rings;
         for taken in (0..LAPS).map(|message| FEW * message) {
-            let line = |at: u64| numbered::<WORDS>(&lines[(at % RING) as usize], at + 1);
+            let line = |at: u64| {
+                let line = &lines[(at % RING) as usize];
+                numbered::<1>(line, at + 1).map(|_| line[1].load(Ordering::Relaxed))
+            };
             let first = loop {
                 match line(taken) {
                     Some(first) => break first,
                     None => thread::yield_now(),
                 }
             };
-            assert_eq!(first[1], 20 + taken);
+            assert_eq!(first, 20 + taken);
             // Who sees the first sees the others.
-            assert_eq!(line(taken + 1).expect("the second line")[1], 21 + taken);
+            assert_eq!(line(taken + 1), Some(21 + taken));
             store(std::slice::from_ref(told), &[taken + FEW]);
         }
         writer.join().unwrap();

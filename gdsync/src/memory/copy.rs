@@ -65,9 +65,8 @@ unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
     let in_words = ahead.is_multiple_of(WORD);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        // Up to so many bytes a loop of words, or of bytes, starts sooner than the processor's own copy does.
-        let few = if in_words { 512 } else { 64 };
-        if len > few {
+        // Up to so many bytes a loop of words starts sooner than the processor's own copy does.
+        if len > 512 {
             // SAFETY: the caller's promise, and the direction flag is clear in Rust. What the instruction does with each byte is
             // what a relaxed load and a relaxed store would do.
             unsafe {
@@ -100,10 +99,22 @@ unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// A word of bytes.
+/// A word of bytes, wherever it begins.
 ///
 /// # Safety
 /// As [`copy_bytes`], of what is read.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn gathered(from: *mut u8) -> u64 {
+    let word;
+    // SAFETY: the caller's promise. What the instruction does with each byte is what a relaxed load would do.
+    unsafe {
+        std::arch::asm!("mov {}, [{}]", out(reg) word, in(reg) from, options(nostack, preserves_flags, readonly));
+    }
+    word
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(never)]
 unsafe fn gathered(from: *mut u8) -> u64 {
     // SAFETY: the caller's promise; a byte is always aligned.

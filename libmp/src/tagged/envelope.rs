@@ -12,6 +12,8 @@
 //! A message of a few lines goes on in the lines behind, each of which has its own number in word 0, lest what is left of it is taken for a line
 //! the next time round, and 56 bytes in the others. They are written before the first.
 
+use std::ops::Range;
+
 /// Words of a line.
 pub(super) const WORDS: usize = 8;
 /// Bytes of a line.
@@ -19,17 +21,15 @@ pub(super) const LINE: usize = WORDS * size_of::<u64>();
 /// Bytes of a message that fit into a line.
 pub(super) const INSIDE: usize = size_of::<Inside>();
 /// These bytes, as the words of the line that they are.
-pub(super) type Inside = [u64; WORDS - 3];
-/// Words of a message in a line behind its first.
-const BEHIND: usize = WORDS - 1;
-/// The most lines of a message.
-pub(super) const MOST: usize = 5;
-/// Bytes of a message in so many lines.
-pub(super) const IN_LINES: usize = size_of::<InLines>();
-/// These bytes, as words.
-pub(super) type InLines = [u64; WORDS - 3 + (MOST - 1) * BEHIND];
-/// None of them yet.
-pub(super) const NO_WORDS: InLines = [0; size_of::<InLines>() / size_of::<u64>()];
+pub(super) type Inside = [u64; WORDS - HEAD];
+/// Words of a line before the bytes of a message.
+pub(super) const HEAD: usize = 3;
+/// Bytes of a message in a line behind its first.
+const BEHIND: usize = (WORDS - 1) * size_of::<u64>();
+/// Bytes of a message in two lines, the most that one goes in.
+pub(super) const IN_TWO: usize = INSIDE + BEHIND;
+/// Bytes that go in the most lines: what says where a message is.
+pub(super) const IN_LINES: usize = INSIDE + 4 * BEHIND;
 
 const IN_LINE: u64 = 1;
 const EAGER: u64 = 2;
@@ -69,38 +69,18 @@ pub(super) fn is_of_lines(len: usize) -> bool {
 /// How many lines a message of so many bytes takes, at most [`IN_LINES`].
 #[inline]
 pub(super) fn lines(len: usize) -> usize {
-    1 + len.saturating_sub(INSIDE).div_ceil(BEHIND * size_of::<u64>())
+    1 + len.saturating_sub(INSIDE).div_ceil(BEHIND)
 }
 
-/// The first line of an envelope of a few lines, but for its number, and the words of its `len` bytes in each line behind.
+/// Where the bytes of a message that goes in a few lines are: of each line its number among them, the word at which they begin, and which
+/// they are. The first line comes last, as it is written.
 #[inline]
-pub(super) fn divide<'a>(
-    envelope: &Envelope,
-    len: usize,
-    bytes: &'a InLines,
-) -> ([u64; WORDS], impl Iterator<Item = &'a [u64; BEHIND]> + use<'a>) {
-    let mut first = envelope.encode();
-    let (inside, behind) = bytes.split_at(WORDS - 3);
-    first[3..].copy_from_slice(inside);
-    (first, behind.as_chunks().0.iter().take(lines(len) - 1))
-}
-
-/// What [`divide`] has divided: the first line, and those behind, which are asked for; `None` if one is not there.
-#[inline]
-pub(super) fn join<'a>(
-    first: &[u64; WORDS],
-    len: usize,
-    mut behind: impl FnMut(usize) -> Option<[u64; WORDS]>,
-    room: &'a mut InLines,
-) -> Option<&'a [u8]> {
-    let (inside, others) = room.split_at_mut(WORDS - 3);
-    inside.copy_from_slice(&first[3..]);
-    for (at, words) in
-        others.as_chunks_mut::<BEHIND>().0.iter_mut().take(lines(len) - 1).enumerate()
-    {
-        words.copy_from_slice(&behind(at + 1)?[1..]);
-    }
-    Some(&bytemuck::cast_slice(room)[..len])
+pub(super) fn places(len: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
+    let behind = (1..lines(len)).map(move |line| {
+        let at = INSIDE + (line - 1) * BEHIND;
+        (line, 1, at..len.min(at + BEHIND))
+    });
+    behind.chain([(0, HEAD, 0..len.min(INSIDE))])
 }
 
 impl Envelope {
@@ -133,8 +113,8 @@ impl Envelope {
     #[inline]
     pub fn in_line(words: &mut [u64; WORDS], tag: u64, len: usize) -> (usize, &mut [u8]) {
         (words[1], words[2]) = (IN_LINE | (len as u64) << 8, tag);
-        let bytes = &mut bytemuck::cast_slice_mut(&mut words[3..])[..len];
-        (3 + len.div_ceil(size_of::<u64>()), bytes)
+        let bytes = &mut bytemuck::cast_slice_mut(&mut words[HEAD..])[..len];
+        (HEAD + len.div_ceil(size_of::<u64>()), bytes)
     }
 
     /// The tag and the bytes of a message that is in the line.
@@ -142,7 +122,7 @@ impl Envelope {
     pub fn inside(words: &[u64; WORDS]) -> Option<(u64, &[u8])> {
         let len = words[1] >> 8;
         let is_in_line = words[1] & 0xff == IN_LINE && len <= INSIDE as u64;
-        is_in_line.then(|| (words[2], &bytemuck::cast_slice(&words[3..])[..len as usize]))
+        is_in_line.then(|| (words[2], &bytemuck::cast_slice(&words[HEAD..])[..len as usize]))
     }
 
     /// What the words say, whatever their number; an eager message has at most `eager` bytes. `None` for what no rank writes.
@@ -205,22 +185,19 @@ mod tests {
         }
 
         #[test]
-        fn a_message_that_is_in_a_few_lines_comes_out_of_them_and_out_of_no_fewer(tag: u64, bytes in prop::collection::vec(any::<u8>(), INSIDE + 1..=IN_LINES)) {
-            let (len, mut words) = (bytes.len(), NO_WORDS);
-            bytemuck::cast_slice_mut(&mut words)[..len].copy_from_slice(&bytes);
-            let (first, behind) = divide(&Envelope::Lines { tag, len }, len, &words);
-            let behind: Vec<_> = behind.copied().collect();
-            prop_assert_eq!(behind.len() + 1, lines(len));
-            prop_assert_eq!(Envelope::decode(&first, 8192), Some(Envelope::Lines { tag, len }));
-            let line = |at: usize| behind.get(at - 1).map(|words| {
-                let mut line = [7; WORDS];
-                line[1..].copy_from_slice(words);
-                line
-            });
-            let mut room = NO_WORDS;
-            prop_assert_eq!(join(&first, len, line, &mut room), Some(&bytes[..]));
-            let missing = lines(len) - 1;
-            prop_assert_eq!(join(&first, len, |at| (at != missing).then_some([0; WORDS]), &mut room), None);
+        fn every_byte_of_a_message_has_one_place_in_as_few_lines_as_there_are(len in INSIDE + 1..=IN_LINES) {
+            let mut bytes = vec![None; len];
+            for (line, word, part) in places(len) {
+                let first = if line == 0 { HEAD } else { 1 };
+                prop_assert!(line < lines(len) && word == first);
+                prop_assert!(!part.is_empty() && word * size_of::<u64>() + part.len() <= LINE);
+                for at in part {
+                    prop_assert_eq!(bytes[at].replace(line), None);
+                }
+            }
+            let of: Vec<_> = bytes.into_iter().collect::<Option<_>>().unwrap();
+            prop_assert!(of.is_sorted() && of[len - 1] + 1 == lines(len));
+            prop_assert_eq!(places(len).last().map(|(line, ..)| line), Some(0));
         }
 
         #[test]

@@ -4,8 +4,8 @@ use super::direct::Lent;
 use super::{ANYBODY, Arrival, Engine, Out, Outcome, Peer, Pull, State, Status, Way};
 use crate::error::Result;
 use crate::matching::{Label, Pattern, Post};
-use crate::tagged::envelope::{Envelope, Inside, NO_WORDS, WORDS};
-use crate::tagged::memory::{Memory, write};
+use crate::tagged::envelope::{Envelope, IN_LINES, Inside};
+use crate::tagged::memory::{Memory, lent, write};
 use crate::tagged::pool::Ticket;
 
 /// Looks at the next line of a rank whose message is waited for without a request: a fraction of a microsecond; and of these so many before one at what
@@ -73,9 +73,7 @@ impl Engine {
             None => match rings.decode(way, &words)? {
                 Envelope::Lines { tag, len } if is_wanted(tag) => {
                     rings.pass_line();
-                    let mut room = NO_WORDS;
-                    let bytes = rings.take_behind(way, &words, len, &mut room)?;
-                    write(memory, &bytes[..len.min(memory.len())]);
+                    rings.take_lines(way, len, memory)?;
                     (tag, len)
                 }
                 Envelope::Eager { tag, len } if is_wanted(tag) => {
@@ -132,7 +130,7 @@ impl Engine {
             self.moved += 1;
             let Some((tag, bytes)) = Envelope::inside(&words) else {
                 let envelope = rings.decode(way, &words)?;
-                self.opened(way, from, (envelope, &words))?;
+                self.opened(way, from, envelope)?;
                 continue;
             };
             let label = Label { context: 0, source: from as u32, tag };
@@ -165,38 +163,27 @@ impl Engine {
 
     /// A line has come that has no whole message in it.
     #[inline]
-    fn opened(
-        &mut self,
-        way: &Way<'_>,
-        from: usize,
-        (envelope, words): (Envelope, &[u64; WORDS]),
-    ) -> Result<()> {
+    fn opened(&mut self, way: &Way<'_>, from: usize, envelope: Envelope) -> Result<()> {
         let label = |tag| Label { context: 0, source: from as u32, tag };
         match envelope {
-            Envelope::Lines { tag, len } => {
-                let mut room = NO_WORDS;
-                let bytes = self.peers[from].rings.take_behind(way, words, len, &mut room)?;
-                let label = label(tag);
-                match self.matcher.wanted(&label) {
-                    Some(key) => self.put(way, key, label, bytes)?,
-                    None => self.matcher.keep(label, Arrival::Held(bytes.into())),
-                }
-            }
-            Envelope::Eager { tag, len } => {
+            Envelope::Lines { tag, len } | Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
+                let mut take = |to: &Memory| match envelope {
+                    Envelope::Lines { .. } => rings.take_lines(way, len, to),
+                    _ => rings.take_eager(way, len, to),
+                };
                 let wanted = self.matcher.wanted(&label);
                 let into = wanted.filter(|&key| self.requests[key].memory.is_reached());
                 match into {
                     Some(key) => {
                         let memory = &self.requests[key].memory;
                         let room = memory.len();
-                        rings.take_eager(way, len, memory)?;
+                        take(memory)?;
                         self.landed(key, label, len, room);
                     }
                     None => {
                         let mut bytes = vec![0u8; len].into_boxed_slice();
-                        let address = std::ptr::NonNull::from(&mut *bytes).cast();
-                        rings.take_eager(way, len, &Memory::Lent { address, len, stays: false })?;
+                        take(&lent(bytes.as_mut_ptr(), len))?;
                         match wanted {
                             Some(key) => self.take(way, key, label, Arrival::Held(bytes))?,
                             None => self.matcher.keep(label, Arrival::Held(bytes)),
@@ -209,9 +196,9 @@ impl Engine {
             }
             Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted)?,
             Envelope::Lent { tag, len } => {
-                let (mut room, rings) = (NO_WORDS, &mut self.peers[from].rings);
-                let Some(lent) = Lent::decode(rings.take_behind(way, words, len, &mut room)?)
-                else {
+                let (mut room, rings) = ([0; IN_LINES], &mut self.peers[from].rings);
+                rings.take_lines(way, len, &lent(room.as_mut_ptr(), len))?;
+                let Some(lent) = Lent::decode(&room[..len]) else {
                     return Err(rings.breach(way, "it lends memory for a tagged message nowhere"));
                 };
                 self.arrived(way, label(tag), Arrival::Lent(Box::new(lent)))?;
