@@ -63,6 +63,12 @@ pub(crate) struct Shared {
     pub(super) engine: Lock<Engine>,
 }
 
+/// What is said of an operation of which no byte has moved.
+#[cold]
+pub(super) fn none_of(bytes: usize, operation: String) -> String {
+    format!("{operation}, 0 of {bytes} bytes")
+}
+
 impl Shared {
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_, Engine> {
@@ -85,14 +91,14 @@ impl Shared {
     pub(super) fn send(&self, to: usize, tag: u64, memory: Memory) -> Result<Option<Ticket>> {
         self.check_rank(to)?;
         let bytes = memory.len();
-        let what = || format!("{}, 0 of {bytes} bytes", self.of_send(to, tag));
+        let what = || none_of(bytes, self.of_send(to, tag));
         self.with(&what, |engine, way| engine.send(way, to, tag, memory))
     }
 
     #[inline]
     pub(super) fn receive(&self, from: Source, tag: Tag, memory: Memory) -> Result<Ticket> {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
-        let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
+        let what = || none_of(bytes, self.of_receive(from, tag));
         self.with(&what, |engine, way| engine.receive(way, pattern, |it| *it = memory))
     }
 
@@ -105,7 +111,7 @@ impl Shared {
         memory: &Memory,
     ) -> Result<Option<Outcome>> {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
-        let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
+        let what = || none_of(bytes, self.of_receive(from, tag));
         for _ in 0..SOON {
             let (got, moved) = self.with(&what, |engine, way| {
                 Ok((engine.receive_next(way, &pattern, memory)?, engine.moved()))

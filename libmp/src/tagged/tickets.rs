@@ -7,6 +7,7 @@ use gdsync::Deadline;
 use super::engine::{Engine, Outcome, What};
 use super::memory::staying;
 use super::pool::Ticket;
+use super::shared::none_of;
 use super::{Place, Request, Source, Status, Tag, Tagged};
 use crate::error::Result;
 
@@ -95,7 +96,7 @@ impl Tagged {
         tag: u64,
     ) -> Result<Option<Ticket>> {
         self.shared.check_rank(to)?;
-        let what = || format!("{}, 0 of {} bytes", self.shared.of_send(to, tag), bytes.1);
+        let what = || none_of(bytes.1, self.shared.of_send(to, tag));
         self.shared.with(&what, |engine, way| engine.send(way, to, tag, staying(bytes)))
     }
 
@@ -116,7 +117,7 @@ impl Tagged {
     ) -> Result<Ticket> {
         let (from, tag) = (from.into(), tag.into());
         let pattern = self.shared.pattern(from, tag)?;
-        let what = || format!("{}, 0 of {} bytes", self.shared.of_receive(from, tag), bytes.1);
+        let what = || none_of(bytes.1, self.shared.of_receive(from, tag));
         self.shared.with(&what, |engine, way| engine.receive(way, pattern, |it| it.lend(bytes)))
     }
 
