@@ -23,9 +23,10 @@ const COST: u64 = LINE as u64;
 
 /// So many lines before it is written a line is asked for: in the time of so many lines it comes from the reader's core.
 const AHEAD: u64 = 4;
-/// So many lines behind the next, and lines' worth of the eager ring, are looked at while a message is waited for. (With fewer of the former
-/// 512 bytes take a third longer between two cores that share no cache of an EPYC of the fourth generation.)
+/// So many lines behind the next are looked at while a message is waited for. (With fewer 512 bytes take a third longer between two cores that
+/// share no cache of an EPYC of the fourth generation.)
 const LINES_BEHIND: u64 = 4;
+/// And so many lines' worth of the eager ring.
 const EAGER_LINES: usize = 8;
 
 /// Where the rings of a rank are in the stretch of memory that it writes.
@@ -453,11 +454,24 @@ impl Rings {
         Some(line)
     }
 
-    /// Takes the lines of a message of `len` bytes behind its first, which has been taken, and copies as many of them as there is room for.
+    /// Takes what lies behind the line of an envelope, which has been taken: the bytes of a message, of which as many are copied as there is
+    /// room for, or where it is lent. Of the other envelopes nothing does.
     #[inline]
-    pub fn take_lines(&mut self, way: &Way<'_>, len: usize, to: &Memory) -> Result<()> {
+    pub fn take_behind(&mut self, way: &Way<'_>, envelope: &Envelope, to: &Memory) -> Result<()> {
+        match *envelope {
+            Envelope::Lines { len, .. } | Envelope::Lent { len, .. } => {
+                self.take_lines(way, len, to)
+            }
+            Envelope::Eager { len, .. } => self.take_eager(way, len, to),
+            Envelope::Offer { .. } | Envelope::Answer { .. } | Envelope::Ready { .. } => Ok(()),
+        }
+    }
+
+    /// Takes the lines behind the first, of `len` bytes in all, and copies as many bytes as there is room for.
+    #[inline]
+    fn take_lines(&mut self, way: &Way<'_>, len: usize, to: &Memory) -> Result<()> {
         let (layout, room) = (self.layout, to.len());
-        // Counted from 1.
+        // It has been taken.
         let first = self.taken.lines - 1;
         self.taken.lines += lines(len) as u64 - 1;
         let words = self.words.atomics().unwrap_or_default();
@@ -485,7 +499,7 @@ impl Rings {
     }
 
     /// Takes the next message of the eager ring, which has `len` bytes, and copies as many of them as there is room for.
-    pub fn take_eager(&mut self, way: &Way<'_>, len: usize, to: &Memory) -> Result<()> {
+    fn take_eager(&mut self, way: &Way<'_>, len: usize, to: &Memory) -> Result<()> {
         let start = self.taken.eager;
         self.taken.eager += len as u64;
         let mut done = 0;

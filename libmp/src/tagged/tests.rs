@@ -5,9 +5,59 @@ use std::time::Duration;
 use gdsync::Deadline;
 use proptest::prelude::*;
 
+use super::envelope::{Envelope, IN_LINES, IN_TWO, INSIDE};
 use super::fuzz::pair;
 use super::{Source, Tag};
 use crate::Error;
+
+#[test]
+fn of_several_lines_the_first_alone_ends_the_world() {
+    let now = Deadline::after(Duration::ZERO);
+    let several = [
+        Envelope::Lines { tag: 1, len: INSIDE + 1 },
+        Envelope::Lines { tag: 1, len: IN_TWO },
+        Envelope::Lent { tag: 1, len: INSIDE + 1 },
+        Envelope::Lent { tag: 1, len: IN_LINES },
+    ];
+    for envelope in several {
+        // By who waits for this rank, and by who waits for any.
+        for source in [Source::Rank(1), Source::Any] {
+            let (_worlds, both) = pair().unwrap();
+            let (number, next, _) = both[0].shared.lock().next_words(1, 0);
+            let mut line = envelope.encode();
+            line[0] = number;
+            next.write(&line).unwrap();
+            let got = both[0].recv(&mut [0u8; IN_LINES], source, 1, now).unwrap_err().to_string();
+            assert!(got.contains("the first line alone"), "{envelope:?}, {source:?}: {got}");
+        }
+    }
+}
+
+#[test]
+fn every_length_that_goes_in_lines_and_a_little_more_comes_whole_wherever_it_lies() {
+    const LEN: usize = IN_LINES + 20;
+    let (_worlds, both) = pair().unwrap();
+    let now = Deadline::after(Duration::ZERO);
+    let bytes: [u8; LEN + 8] = std::array::from_fn(|at| (at * 7 + 1) as u8);
+    for len in 0..LEN {
+        for (from_at, to_at) in [(0, 0), (3, 3), (1, 0), (0, 5)] {
+            let sent = &bytes[from_at..from_at + len];
+            both[1].send(sent, 0, 1, now).unwrap();
+            let mut room = [0xee; LEN + 8];
+            both[0].recv(&mut room[to_at..to_at + len], 1, 1, now).unwrap();
+            assert_eq!(room[to_at..to_at + len], *sent, "{len} from {from_at} to {to_at}");
+            assert!(room[..to_at].iter().chain(&room[to_at + len..]).all(|byte| *byte == 0xee));
+        }
+        // What there is no room for is cut off, and nothing behind the room is touched.
+        let cut = len / 2;
+        both[1].send(&bytes[..len], 0, 1, now).unwrap();
+        let mut room = [0xee; LEN];
+        let got = both[0].recv(&mut room[..cut], 1, 1, now);
+        assert_eq!(got.is_err(), len > cut, "{got:?}");
+        assert_eq!(room[..cut], bytes[..cut]);
+        assert!(room[cut..].iter().all(|byte| *byte == 0xee));
+    }
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]

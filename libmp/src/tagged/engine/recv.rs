@@ -71,14 +71,11 @@ impl Engine {
             }
             Some(_) => return Ok(None),
             None => match rings.decode(way, &words)? {
-                Envelope::Lines { tag, len } if is_wanted(tag) => {
+                envelope @ (Envelope::Lines { tag, len } | Envelope::Eager { tag, len })
+                    if is_wanted(tag) =>
+                {
                     rings.pass_line();
-                    rings.take_lines(way, len, memory)?;
-                    (tag, len)
-                }
-                Envelope::Eager { tag, len } if is_wanted(tag) => {
-                    rings.pass_line();
-                    rings.take_eager(way, len, memory)?;
+                    rings.take_behind(way, &envelope, memory)?;
                     (tag, len)
                 }
                 _ => return Ok(None),
@@ -168,22 +165,18 @@ impl Engine {
         match envelope {
             Envelope::Lines { tag, len } | Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
-                let mut take = |to: &Memory| match envelope {
-                    Envelope::Lines { .. } => rings.take_lines(way, len, to),
-                    _ => rings.take_eager(way, len, to),
-                };
                 let wanted = self.matcher.wanted(&label);
                 let into = wanted.filter(|&key| self.requests[key].memory.is_reached());
                 match into {
                     Some(key) => {
                         let memory = &self.requests[key].memory;
                         let room = memory.len();
-                        take(memory)?;
+                        rings.take_behind(way, &envelope, memory)?;
                         self.landed(key, label, len, room);
                     }
                     None => {
                         let mut bytes = vec![0u8; len].into_boxed_slice();
-                        take(&lent(bytes.as_mut_ptr(), len))?;
+                        rings.take_behind(way, &envelope, &lent(bytes.as_mut_ptr(), len))?;
                         match wanted {
                             Some(key) => self.take(way, key, label, Arrival::Held(bytes))?,
                             None => self.matcher.keep(label, Arrival::Held(bytes)),
@@ -197,7 +190,7 @@ impl Engine {
             Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted)?,
             Envelope::Lent { tag, len } => {
                 let (mut room, rings) = ([0; IN_LINES], &mut self.peers[from].rings);
-                rings.take_lines(way, len, &lent(room.as_mut_ptr(), len))?;
+                rings.take_behind(way, &envelope, &lent(room.as_mut_ptr(), len))?;
                 let Some(lent) = Lent::decode(&room[..len]) else {
                     return Err(rings.breach(way, "it lends memory for a tagged message nowhere"));
                 };
