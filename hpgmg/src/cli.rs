@@ -85,7 +85,8 @@ pub struct Cli {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub direct_halo: bool,
     /// With several ranks on GPUs: levels of at most so many cells a side are computed by every rank, without
-    /// communication (32 by default; with --compare less if the finest level would not be distributed otherwise).
+    /// communication (by default 32, or 64 where that costs less; with --compare less if the finest level would not be
+    /// distributed otherwise).
     #[arg(long, value_name = "CELLS")]
     pub whole: Option<usize>,
     /// With several ranks on GPUs: ranks along i, j and k, such as 2x2x2, and behind commas of the next coarser levels, such as

@@ -124,6 +124,10 @@ enum What {
         /// GB/s of a NIC, instead of what is assumed.
         #[arg(long, value_parser = within(1e-3..=1e6_f64))]
         nic_bandwidth: Option<f64>,
+        /// Cells a side of the largest level that every rank computed in the solves that were measured (`hpgmg-fv --whole`), if
+        /// that is not what hpgmg-fv chooses.
+        #[arg(long, value_name = "CELLS", value_parser = clap::value_parser!(u64).range(1..=4096))]
+        whole: Option<u64>,
         /// Write the figures to this file.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -429,6 +433,7 @@ fn run(what: What) -> Result<()> {
             gpus_per_node,
             nic_latency,
             nic_bandwidth,
+            whole,
             json,
         } => {
             let runs =
@@ -442,6 +447,7 @@ fn run(what: What) -> Result<()> {
                 gpus_per_node: numbers(gpus_per_node),
                 nic_latency,
                 nic_bandwidth,
+                whole: whole.map(|cells| cells as usize),
             };
             show(&model::run(&runs, &plan)?, json.as_deref())
         }

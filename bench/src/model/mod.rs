@@ -29,6 +29,8 @@ pub struct Plan {
     pub nic_latency: Option<f64>,
     /// GB/s of a NIC; none: as above.
     pub nic_bandwidth: Option<f64>,
+    /// Cells a side of the largest level that every rank computed in the solves that were measured; none: what `hpgmg-fv` chooses.
+    pub whole: Option<usize>,
 }
 
 impl Plan {
@@ -38,6 +40,12 @@ impl Plan {
         tree.per_byte = self.nic_bandwidth.map_or(tree.per_byte, |rate| 1e-3 / rate);
         tree
     }
+
+    /// How the solves that were measured were divided.
+    fn measured(&self) -> Cut<'static> {
+        let chosen = Cut::default();
+        Cut { whole: self.whole.map_or(chosen.whole, |cells| [cells; 2]), ..chosen }
+    }
 }
 
 /// Fits, checks and simulates.
@@ -45,7 +53,7 @@ impl Plan {
 /// # Errors
 /// The results lack a figure that the parameters come from.
 pub fn run(measured: &[Results], plan: &Plan) -> Result<Results> {
-    let parameters = Parameters::of(measured)?;
+    let parameters = Parameters::of(measured, plan.measured())?;
     let mut results = Results::begin(vec![
         "A MODEL, not a measurement. LogGP parameters of each mode between two GPUs of a node, from measured results:".into(),
     ]);
@@ -101,7 +109,7 @@ fn check(parameters: &Parameters, measured: &[Results], plan: &Plan) -> Result<C
             let mut modelled = Vec::new();
             for point in &found.points {
                 let Some(spread) = point.spread() else { continue };
-                let ms = f_cycle(&machine, &FCycle::new(point.x as usize, ranks, Cut::default())?)
+                let ms = f_cycle(&machine, &FCycle::new(point.x as usize, ranks, plan.measured())?)
                     * 1e-3;
                 let error = (ms / spread.median - 1.0) * 100.0;
                 errors.push((error, format!("{mode} {}³ on {ranks}: {error:+.0} %", point.x)));
@@ -295,6 +303,7 @@ mod tests {
             gpus_per_node: vec![1, 8],
             nic_latency: None,
             nic_bandwidth: None,
+            whole: None,
         }
     }
 

@@ -32,11 +32,11 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Takes them from `measured`.
+    /// Takes them from `measured`, whose solves on several ranks were divided as `cut` says.
     ///
     /// # Errors
     /// A figure or a series is missing; the error names it and the command that measures it.
-    pub fn of(measured: &[Results]) -> Result<Parameters> {
+    pub fn of(measured: &[Results], cut: Cut<'_>) -> Result<Parameters> {
         let wire = smallest(series(measured, KERNELS, "plain stores, release")?)?;
         // Both ranks send and wait, as in HPGMG-FV: what goes one way only shows half of what staging costs.
         let exchange = |name: &str, gap: f64| -> Result<LogGp> {
@@ -56,7 +56,7 @@ impl Parameters {
         if let Some((ranks, solves)) = &several {
             for (name, mode) in &mut modes {
                 for solves in solves.iter().filter(|series| series.name == *name) {
-                    mode.exchange = exchange_of(*mode, compute, *ranks, solves)?;
+                    mode.exchange = exchange_of(*mode, compute, (*ranks, cut), solves)?;
                 }
             }
         }
@@ -95,11 +95,16 @@ impl Parameters {
 
 /// Microseconds of an exchange besides its messages with which the solves of a mode on so many ranks of a node are explained best: the least
 /// squares of relative errors.
-fn exchange_of(mode: LogGp, compute: Compute, ranks: usize, solves: &Series) -> Result<f64> {
+fn exchange_of(
+    mode: LogGp,
+    compute: Compute,
+    (ranks, cut): (usize, Cut<'_>),
+    solves: &Series,
+) -> Result<f64> {
     let (mut slopes, mut both) = (0.0, 0.0);
     for point in &solves.points {
         let Some(spread) = point.spread() else { continue };
-        let cycle = FCycle::new(point.x as usize, ranks, Cut::default())?;
+        let cycle = FCycle::new(point.x as usize, ranks, cut)?;
         let time = |exchange: f64| {
             let mode = LogGp { exchange, ..mode };
             f_cycle(&Machine { mode, tree: FatTree::assumed(ranks), compute }, &cycle)
@@ -305,7 +310,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_parameters_are_those_that_the_figures_show() {
-        let parameters = Parameters::of(&measured()).unwrap();
+        let parameters = Parameters::of(&measured(), Cut::default()).unwrap();
         let [kernel, _, mpi] = [0, 1, 2].map(|mode| parameters.modes[mode].1);
         let slope = 2.0 / 786432.0;
         assert!((kernel.latency - 1.9).abs() < 1e-9 && (kernel.per_byte - slope).abs() < 1e-12);
@@ -322,7 +327,7 @@ pub(super) mod tests {
     #[test]
     fn what_an_exchange_takes_besides_is_what_solves_on_few_ranks_show() {
         let mut all = measured();
-        let parameters = Parameters::of(&all).unwrap();
+        let parameters = Parameters::of(&all, Cut::default()).unwrap();
         let (mode, compute) = (parameters.modes[0].1, parameters.compute);
         let mode = LogGp { exchange: 3.5, ..mode };
         let solves = [64, 128].map(|dim| {
@@ -332,18 +337,18 @@ pub(super) mod tests {
         });
         let last = all[0].figures.len() - 1;
         all[0].figures[last] = figure("HPGMG-FV, one solve, 2 ranks", &[("kernel", &solves)]);
-        let parameters = Parameters::of(&all).unwrap();
+        let parameters = Parameters::of(&all, Cut::default()).unwrap();
         assert!((parameters.modes[0].1.exchange - 3.5).abs() < 1e-6, "{parameters:?}");
         assert_eq!((parameters.modes[2].1.exchange, parameters.fitted), (0.0, Some(2)));
         all[0].figures.truncate(last);
-        assert_eq!(Parameters::of(&all).unwrap().fitted, None);
+        assert_eq!(Parameters::of(&all, Cut::default()).unwrap().fitted, None);
     }
 
     #[test]
     fn a_missing_figure_is_named_with_the_command_that_measures_it() {
         let mut measured = measured();
         measured[0].figures.remove(1);
-        let error = Parameters::of(&measured).unwrap_err().to_string();
+        let error = Parameters::of(&measured, Cut::default()).unwrap_err().to_string();
         assert!(error.contains(EXCHANGE) && error.contains("mp-perf compare"), "{error}");
     }
 

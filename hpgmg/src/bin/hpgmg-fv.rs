@@ -320,11 +320,11 @@ fn cut<'a>(
     host: usize,
 ) -> Result<Cut<'a>, ConfigError> {
     let most = match cli.compare.is_empty() {
-        true => cuda::WHOLE,
+        true => usize::MAX,
         // What is compared is communication: the finest level at least is cut.
-        false => cuda::WHOLE.min(cuda::finest(config, ranks)? / 2),
+        false => cuda::finest(config, ranks)? / 2,
     };
-    let whole = cli.whole.unwrap_or(most);
+    let whole = cli.whole.map_or(cuda::WHOLE.map(|cells| cells.min(most)), |cells| [cells; 2]);
     Ok(Cut { whole, threshold: cli.gpu_threshold, along: &cli.along, host })
 }
 

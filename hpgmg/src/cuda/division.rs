@@ -5,14 +5,17 @@
 //!
 //! Only numbers are handled here; which cells they stand for is `partition.rs`.
 
+use super::kernels::has_legs;
 use super::launches::{OnLevel, launches};
 use super::layout::GHOSTS;
 use super::tiles;
 use crate::error::ConfigError;
 use crate::options::{Boundary, Config, Cycle, Operator, Smoother};
 
-/// Cells per side of the largest level that every rank computes, unless the user says otherwise.
-pub const WHOLE: usize = 32;
+/// Cells per side of the largest level that every rank computes, unless the user says otherwise: so many at least, and no more.
+/// Nothing to communicate is faster than half of the cells to 32, and where legs of a cycle are one launch often to 64, unless
+/// what the ranks then get from each other is too much for the links between them.
+pub const WHOLE: [usize; 2] = [32, 64];
 
 /// Ranks along i, j and k.
 pub type Along = [usize; 3];
@@ -22,8 +25,9 @@ pub type Along = [usize; 3];
 /// See [`super::Gpu`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut<'a> {
-    /// Levels of at most so many cells a side are computed by every rank.
-    pub whole: usize,
+    /// Levels of at most so many cells a side are computed by every rank, none of more than the second number, and of those
+    /// between the two what costs least.
+    pub whole: [usize; 2],
     /// Levels of fewer cells are the CPU's.
     pub threshold: u64,
     /// Ranks along i, j and k of the finest level, the next, and so on, the last entry for all behind it; empty: what costs least.
@@ -69,7 +73,7 @@ const WEIGHTS: Weights = Weights {
     launch: 3000.0,
     memory: 3000.0,
     plain: 1.2,
-    exchange: 2000.0,
+    exchange: 3400.0,
     neighbour: 100.0,
     link: 200.0,
     hosts: 1500.0,
@@ -124,11 +128,10 @@ impl Division {
         ranks: usize,
         cut: Cut<'_>,
     ) -> Result<Self, ConfigError> {
-        let Cut { whole, along, host, .. } = cut;
-        let whole_sweeps = (config.operator, config.smoother, config.boundary)
-            == (Operator::Fv4, Smoother::Gsrb, Boundary::Dirichlet);
-        let with_sweeps = |division: Self| Self { whole_sweeps, ..division };
-        let nothing = Self { along: vec![[1; 3]], ranks: [1, 1, ranks], whole_sweeps };
+        let Cut { whole: [least, most], along, host, .. } = cut;
+        let with_sweeps = |division: Self| Self { whole_sweeps: is_fast(config), ..division };
+        let nothing =
+            with_sweeps(Self { along: vec![[1; 3]], ranks: [1, 1, ranks], whole_sweeps: false });
         if ranks == 1 {
             return Ok(nothing);
         }
@@ -145,32 +148,39 @@ impl Division {
             if !along.iter().all(|&along| possible(along)) {
                 return Err(refuse("a domain that wraps around is not cut along i"));
             }
-            return Self::of(dims, along, whole).map(with_sweeps).ok_or_else(|| {
+            return Self::of(dims, along, least).map(with_sweeps).ok_or_else(|| {
                 refuse(
                     "the parts of the finest level would be too small, or cannot go to fewer ranks",
                 )
             });
         }
         let levels = launches(Cycle::F, &dims[..dims.len() - 1], SWEEPS);
-        let all = factors(ranks).into_iter().filter(|&along| possible(along));
-        let mut found: Vec<(f64, Self)> = all
-            .filter_map(|along| Self::of(dims, &[along], whole).map(with_sweeps))
-            .map(|division| (division.cost(&levels, host), division))
-            .collect();
-        // The first of those that cost the same: slabs if they do. Few are worth a closer look.
-        found.sort_by(|one, other| one.0.total_cmp(&other.0));
-        found.truncate(CLOSER);
-        let small = Self::small(dims, whole);
-        // Slabs stay on all their ranks, as they have been measured.
-        let in_slabs = |(_, division): &(f64, Self)| division.ranks[..2] == [1, 1];
-        if found.first().is_some_and(in_slabs) {
-            found.truncate(1);
-        }
-        for (cost, division) in found.iter_mut().filter(|one| !in_slabs(one)) {
-            division.improve(cost, dims, (&levels[..small], host), possible);
-        }
-        let best = found.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
-        Ok(best.map_or(nothing, |(_, division)| division))
+        let ways: Vec<Along> = factors(ranks).into_iter().filter(|&one| possible(one)).collect();
+        let best = |whole: usize| {
+            let divisions = ways.iter().filter_map(|&along| Self::of(dims, &[along], whole));
+            let mut found: Vec<(f64, Self)> = divisions
+                .map(with_sweeps)
+                .map(|division| (division.cost(&levels, host), division))
+                .collect();
+            // The first of those that cost the same: slabs if they do. Few are worth a closer look.
+            found.sort_by(|one, other| one.0.total_cmp(&other.0));
+            found.truncate(CLOSER);
+            let small = Self::small(dims, whole);
+            // Slabs stay on all their ranks, as they have been measured.
+            let in_slabs = |(_, division): &(f64, Self)| division.ranks[..2] == [1, 1];
+            if found.first().is_some_and(in_slabs) {
+                found.truncate(1);
+            }
+            for (cost, division) in found.iter_mut().filter(|one| !in_slabs(one)) {
+                division.improve(cost, dims, small, (&levels, host), possible);
+            }
+            let cheaper = found.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
+            cheaper.unwrap_or_else(|| (nothing.cost(&levels, host), nothing.clone()))
+        };
+        let legs = |n: &usize| (least + 1..=most).contains(n) && is_fast(config) && has_legs(*n);
+        let limits = std::iter::once(least).chain(dims.iter().copied().filter(legs));
+        let cheapest = limits.map(best).min_by(|one, other| one.0.total_cmp(&other.0));
+        Ok(cheapest.map_or(nothing, |(_, division)| division))
     }
 
     /// The first level of at most `whole` cells, or the last.
@@ -217,26 +227,26 @@ impl Division {
         (whole < dims.len() && division.along[whole] == [1; 3] && cut).then_some(division)
     }
 
-    /// Gives `levels` but the first to fewer ranks as long as that makes it cost less.
+    /// Gives levels between the first and `small` to fewer ranks as long as that makes it cost less.
     fn improve(
         &mut self,
         cost: &mut f64,
         dims: &[usize],
+        small: usize,
         (levels, host): (&[OnLevel], usize),
         possible: impl Fn(Along) -> bool,
     ) {
         let mut improved = true;
         while std::mem::take(&mut improved) {
-            for l in (1..levels.len()).rev() {
+            for l in (1..small).rev() {
                 for fewer in fewer(self.ranks).into_iter().filter(|&fewer| possible(fewer)) {
-                    let mut steps: Vec<Along> = (0..=levels.len()).map(|l| self.along(l)).collect();
+                    let mut steps: Vec<Along> = (0..=small).map(|l| self.along(l)).collect();
                     steps[l] = fewer;
                     for later in &mut steps[l + 1..] {
                         let possible = (0..3).all(|axis| fewer[axis].is_multiple_of(later[axis]));
                         *later = if possible { *later } else { fewer };
                     }
-                    let end =
-                        steps.iter().position(|&along| along == [1; 3]).unwrap_or(levels.len());
+                    let end = steps.iter().position(|&along| along == [1; 3]).unwrap_or(small);
                     steps.truncate(end);
                     steps.push([1; 3]);
                     let Some(other) = Self::by_level(dims, steps) else { continue };
@@ -437,6 +447,12 @@ impl Division {
     }
 }
 
+/// What was made fast: both colours of a sweep are one launch where a level is large enough, and legs of a cycle where it is small.
+fn is_fast(config: &Config) -> bool {
+    (config.operator, config.smoother, config.boundary)
+        == (Operator::Fv4, Smoother::Gsrb, Boundary::Dirichlet)
+}
+
 /// Parts of a level that restricts to another are a multiple of so many cells of that: pairs along i, where colours take turns.
 pub fn step(axis: usize, ranks: usize) -> usize {
     if axis == 0 && ranks > 1 { 2 } else { 1 }
@@ -511,6 +527,29 @@ mod tests {
         // Seven are prime to all sizes: planes are cut unequally.
         assert_eq!(chosen(256, 7).along(0), [1, 1, 7]);
         assert_eq!(chosen(256, 1).whole(), 0);
+    }
+
+    #[test]
+    fn a_level_of_64_cells_is_whole_where_its_exchanges_cost_more_than_what_they_save() {
+        let largest = |finest, ranks, host| {
+            let cut = Cut { host, ..Cut::default() };
+            let division = Division::new(&Config::default(), &dims(finest), ranks, cut).unwrap();
+            finest >> division.whole()
+        };
+        for finest in [64, 128, 256, 512] {
+            assert_eq!(largest(finest, 2, 2), 64, "{finest}");
+        }
+        assert_eq!([largest(512, 2, 1), largest(512, 4, 4)], [64, 64]);
+        // Eight would get seven eighths of it from each other.
+        assert_eq!([largest(512, 8, 8), largest(1024, 64, 8)], [32, 32]);
+        // What has no such kernels is cut as it was, and what the user says is done.
+        let chebyshev = Config { smoother: Smoother::Chebyshev, ..Config::default() };
+        let of = |config: &Config, whole| {
+            let cut = Cut { whole, ..Cut::default() };
+            128 >> Division::new(config, &dims(128), 2, cut).unwrap().whole()
+        };
+        assert_eq!(of(&chebyshev, WHOLE), 32);
+        assert_eq!([16, 32, 64].map(|cells| of(&Config::default(), [cells; 2])), [16, 32, 64]);
     }
 
     #[test]
@@ -620,7 +659,7 @@ mod tests {
     fn what_the_user_says_is_done_or_refused_with_the_reason() {
         let dims = dims(64);
         fn cut(along: &[Along]) -> Cut<'_> {
-            Cut { whole: 16, along, ..Cut::default() }
+            Cut { whole: [16; 2], along, ..Cut::default() }
         }
         let said =
             |along: &[Along], ranks| Division::new(&Config::default(), &dims, ranks, cut(along));

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn slabs_exchange_planes_with_each_side_until_every_rank_has_everything() {
-        let cycle = FCycle::new(256, 4, Cut::default()).unwrap();
+        let cycle = FCycle::new(256, 4, Cut { whole: [32; 2], ..Cut::default() }).unwrap();
         let levels = cycle.levels();
         assert_eq!(levels.iter().map(|level| level.n).collect::<Vec<_>>(), [256, 128, 64, 32]);
         assert_eq!(levels[2].along, [1, 1, 4]);

@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(levels[4].sweeps, 60);
         // Since both colours are one launch at 384³ and 192³.
         let dims = [384, 192, 96, 48, 24];
-        let cut = Cut { whole: 24, along: &[[1, 1, 4]], ..Cut::default() };
+        let cut = Cut { whole: [24; 2], along: &[[1, 1, 4]], ..Cut::default() };
         let sent = Sent::of(&levels, &Division::new(&Config::default(), &dims, 4, cut).unwrap());
         assert_eq!([0, 1].map(|l| levels[l].phases(true)), [10, 18]);
         let (exchanges, phases, bytes) = (117, 128, 2 * 50_319_360);

@@ -102,7 +102,7 @@ fn parts_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
         let config =
             Config { operator, equation, smoother, box_dim, boxes_per_rank, ..base.clone() };
         for &(along, limit, levels) in cuts {
-            let cut = Cut { whole: limit, along: &[along], ..Cut::default() };
+            let cut = Cut { whole: [limit; 2], along: &[along], ..Cut::default() };
             let ranks = along.iter().product();
             assert_eq!(compare(&config, ranks, cut), levels, "{config:?} {along:?} {limit}");
         }
@@ -112,7 +112,7 @@ fn parts_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
 #[test]
 fn coarse_levels_of_the_cpu_are_whole_on_every_rank() {
     let config = Config { box_dim: 64, ..Config::default() };
-    let cut = Cut { whole: 4, threshold: 40_000, ..Cut::default() };
+    let cut = Cut { whole: [4; 2], threshold: 40_000, ..Cut::default() };
     assert_eq!(compare(&config, 2, cut), 1);
 }
 

@@ -113,7 +113,7 @@ impl Place {
         crate::comm::libmp::run(worlds, self.limit(), |comm| {
             let machine = on(self.machine());
             let team = Team { comm, messages: comm, mode, direct_halo, graph };
-            let cut = Cut { whole, threshold, along, ..Cut::default() };
+            let cut = Cut { whole: [whole; 2], threshold, along, ..Cut::default() };
             let planes = super::set_up_all(config.clone(), comm, cut, 2)?;
             let mut gpu = Gpu::on(planes, machine, Some(&team), cut, self.limit())?;
             let found = work(&mut gpu);

@@ -362,7 +362,7 @@ mod gpu {
                         let comm = &crate::comm::libmp::LibmpComm::new(&world, SHORT);
                         let team = Team { comm, messages: comm, mode, direct_halo: true, graph };
                         let device = super::super::open().unwrap();
-                        let cut = Cut { whole: 16, ..Cut::default() };
+                        let cut = Cut { whole: [16; 2], ..Cut::default() };
                         let mut gpu =
                             Gpu::new(shared(&config), device, Some(&team), cut, SHORT).unwrap();
                         if world.rank() == 1 {
