@@ -205,11 +205,6 @@ const LEGS: Legs = &[
     (64, "hpgmg_fv4_leg_64", LEG_THREADS_64, LEG_BYTES_64),
 ];
 
-/// Whether legs on whole levels of `n` cells a side are one launch, for fv4 with GSRB.
-pub fn has_legs(n: usize) -> bool {
-    LEGS.iter().any(|leg| leg.0 as usize == n)
-}
-
 impl Names {
     /// Of a domain that ends, or that wraps around. 7pt has the stencil of fv2.
     fn of(operator: Operator, boundary: Boundary, over: Over) -> Self {
