@@ -108,7 +108,7 @@ impl Nvshmem {
     /// What one rank does alone, by as many threads or blocks as libmp.
     pub fn one_sided(&self, what: What) -> Box<dyn Player + '_> {
         match what {
-            What::Get => self.player("NVSHMEM get", "get", Width::AsOurs, IN_KERNELS),
+            What::Get => self.player("NVSHMEM get", "get", Width::Gets, IN_KERNELS),
             What::FetchAdd | What::FetchAddOrdered => {
                 self.player("NVSHMEM fetch and add", "fetch_add", Width::Fixed(1), IN_KERNELS)
             }
@@ -230,6 +230,8 @@ enum Width {
     Fixed(u32),
     /// The threads of libmp's kernels.
     AsOurs,
+    /// The threads of libmp's gets.
+    Gets,
     /// The blocks of an exchange.
     Exchange,
     /// Blocks: the figure's x.
@@ -256,6 +258,7 @@ impl NvshmemPlayer<'_> {
         let (size, width) = match self.width {
             Width::Fixed(width) => (self.x, width),
             Width::AsOurs => (self.x, crate::perf::latency::suitable_threads(self.x)),
+            Width::Gets => (self.x, one_sided::get_threads(self.x)),
             Width::Exchange => (self.x, super::exchange::blocks_of_puts(self.x)),
             Width::X => (VOLUME, self.x as u32),
             Width::Words => (u64::from(one_sided::THREADS), self.x as u32),

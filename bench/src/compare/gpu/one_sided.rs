@@ -7,7 +7,6 @@ use gdsync::{Arg, Buffer, Deadline, Dims};
 
 use super::floor::Pair;
 use super::{IN_KERNELS, Player, Sample, rounds_in_kernels};
-use crate::perf::latency::suitable_threads;
 use crate::perf::{Rank, Watch};
 use crate::result::Role;
 
@@ -96,6 +95,11 @@ impl Player for Kernel {
     }
 }
 
+/// Threads of the block that gets: a word each, which needs no loop, and no more than one block keeps under way.
+pub fn get_threads(size: u64) -> u32 {
+    (size.div_ceil(8).clamp(32, 256) as u32).next_multiple_of(32)
+}
+
 impl Kernel {
     /// Microseconds of one.
     fn latency(&self, rank: &Rank, pair: &Pair, window: &mp_kernels::Window) -> Result<f64> {
@@ -116,8 +120,7 @@ impl Kernel {
             [Arg::new(&UNTIMED), Arg::new(&watch.rounds), Arg::new(&samples), Arg::new(&time)];
         args.extend(rest);
         let (name, threads) = match gets {
-            // As many as the kernel is compiled for, at most.
-            true => ("mp_perf_gets", suitable_threads(self.x).min(512)),
+            true => ("mp_perf_gets", get_threads(self.x)),
             false => ("mp_perf_fetch_adds", 1),
         };
         // SAFETY: the kernel's signature; pair and watch outlive the launch, which `run` waits for.
