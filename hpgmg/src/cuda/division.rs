@@ -25,7 +25,7 @@ pub type Along = [usize; 3];
 #[derive(Clone, Copy, Debug)]
 pub struct Cut<'a> {
     /// Levels of at most so many cells a side are computed by every rank, none of more than the second number; between the
-    /// two, with GSRB, what costs least.
+    /// two, with GSRB, what costs least. The first number alone counts where `along` says how they are divided.
     pub whole: [usize; 2],
     /// Levels of fewer cells are the CPU's.
     pub threshold: u64,
@@ -172,7 +172,7 @@ impl Division {
                 found.truncate(1);
             }
             for (cost, division) in found.iter_mut().filter(|one| !in_slabs(one)) {
-                division.improve(cost, dims, small, (&levels, host), possible);
+                division.improve(cost, &dims[..=small], (&levels, host), possible);
             }
             let cheaper = found.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
             cheaper.unwrap_or_else(|| (nothing.cost(&levels, host), nothing.clone()))
@@ -180,9 +180,9 @@ impl Division {
         // Of the other smoothers a call has more passes, and half of 64³ is faster (Chebyshev, 128³ on two H200: 2.18 and 2.60 ms).
         let most = if config.smoother == Smoother::Gsrb { most } else { least };
         let larger = dims.iter().copied().filter(|&n| least < n && n <= most);
-        let limits = std::iter::once(least).chain(larger);
-        let cheapest = limits.map(best).min_by(|one, other| one.0.total_cmp(&other.0));
-        Ok(cheapest.map_or(nothing, |(_, division)| division))
+        let cheaper =
+            |one: (f64, Self), other: (f64, Self)| if other.0 < one.0 { other } else { one };
+        Ok(larger.map(best).fold(best(least), cheaper).1)
     }
 
     /// The first level of at most `whole` cells, or the last.
@@ -229,15 +229,15 @@ impl Division {
         (whole < dims.len() && division.along[whole] == [1; 3] && cut).then_some(division)
     }
 
-    /// Gives levels between the first and `small` to fewer ranks as long as that makes it cost less.
+    /// Gives levels of `dims` between the first and the last to fewer ranks as long as that makes it cost less.
     fn improve(
         &mut self,
         cost: &mut f64,
         dims: &[usize],
-        small: usize,
         (levels, host): (&[OnLevel], usize),
         possible: impl Fn(Along) -> bool,
     ) {
+        let small = dims.len() - 1;
         let mut improved = true;
         while std::mem::take(&mut improved) {
             for l in (1..small).rev() {

@@ -95,7 +95,7 @@ impl Player for Kernel {
     }
 }
 
-/// Threads of the block that gets: a word each, which needs no loop, and no more than one block keeps under way.
+/// Threads of the block that gets: a word each, which needs no loop; 256 for long ones, which loop.
 pub fn get_threads(size: u64) -> u32 {
     (size.div_ceil(8).clamp(32, 256) as u32).next_multiple_of(32)
 }
