@@ -21,6 +21,16 @@ struct Transfer {
     Tells tells;
 };
 
+// Notifies whoever is to be told, where that is not one rank of whose ring a place is taken already. `next`: what may be the next one.
+MP_COLD WaitResult notify_rest(const Rank self, Route& route, const Transfer what, std::uint64_t next) {
+    const std::uint64_t label = label_of(self.rank, what.window, what.tag);
+    WaitResult result = {ok, 1, 0};
+    if (block().leads())
+        result = what.tells == Tells::target ? notify_slowly(self, route, next, label) : notify_device(self, route.device, label);
+    if (block().any(result.failed())) return block().broadcast(result);
+    return {ok, 1, 0};
+}
+
 // The same of a device behind a NIC, of rows; `theirs` is an address of that device.
 MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer what, std::uint64_t theirs, const Rows rows) {
     const Ranks& all = *self.all;
@@ -45,54 +55,81 @@ MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer wh
         return {path_failed, 0, 0};
     }
     if (what.tells == Tells::none) return result;
-    const std::uint64_t label = label_of(self.rank, what.window, what.tag);
-    if (block().leads()) result = what.tells == Tells::target ? notify_slowly(self, route, route.next, label) : notify_device(self, route.device, label);
-    if (block().any(result.failed())) return block().broadcast(result);
-    return {ok, 1, 0};
+    return notify_rest(self, route, what, route.next);
 }
 
-MP_COLD WaitResult transfer(const Rank self, const Transfer what) {
-    const Ranks& all = *self.all;
-    Route& route = route_to(self, what.window, what.target);
-    const bool tells = what.tells != Tells::none, leads = block().leads();
+// What is left of a call.
+enum class Left : std::uint32_t { nothing, route, refusal, far, copy, notification };
+
+// Fences what the block has put or got, and notifies the target. False if it has not been notified: the ring looks full, or several are to be told.
+MP_DEVICE bool tell(Desk& all, std::uint32_t rank, Route& route, const Transfer& what) {
+    block().sync();
+    if (block().leads()) fence_for(release, route.device == all.device);
+    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
+    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
+    if (thread_rank() == (block_threads() > 32 ? 32 : 0)) {
+        std::uint64_t next = route.next;
+        all.has_ticket = what.tells == Tells::target && ask_ticket(all, what.target, route.read, next);
+        all.found = next;
+    }
+    block().sync();
+    // Read by all: a vote less. It is written next behind the first barrier above.
+    if (all.has_ticket == 0) return false;
+    if (block().leads()) {
+        const std::uint64_t next = all.found;
+        store_packet(slot_in(all, route.ring, next), {label_of(rank, what.window, what.tag), next + 1});
+        route.next = next + 1;
+    }
+    return true;
+}
+MP_COLD bool tell_late(Desk& all, std::uint32_t rank, Route& route, const Transfer& what) { return tell(all, rank, route, what); }
+
+// The whole call if it is short: what has at most a word for each thread, to memory that is mapped. It calls nothing, so that all it works
+// with stays in registers.
+MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
+    Route& route = route_at(all, what.window, what.target);
+    if (!leads_to(route, what.window, what.target)) return Left::route;
     const std::uint64_t theirs = place_in(route, what.first, what.bytes), own = address_of(what.mine);
     const std::uint64_t apart = theirs > own ? theirs - own : own - theirs;
     const bool far = route.far != 0;
-    if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (tells && !is_tag(what.tag))))
-        return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
-    if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
+    if (theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (what.tells != Tells::none && !is_tag(what.tag))) return Left::refusal;
+    if (far) return Left::far;
     if (apart != 0 && what.bytes != 0) {
+        const bool puts = what.call == rank_put;
+        const Turn turn = turn_of(block(), Part{});
+        if (!is_short(turn, theirs | own | what.bytes, what.bytes)) return Left::copy;
+        block().sync();
+        copy_word(turn, at<void>(puts ? theirs : own), at<const void>(puts ? own : theirs), what.bytes);
+    }
+    return what.tells == Tells::none || tell(all, rank, route, what) ? Left::nothing : Left::notification;
+}
+
+// The rest of a call of which this is left.
+MP_COLD WaitResult transfer_rest(const Rank self, const Transfer what, Left left) {
+    Desk& all = *self.all;
+    Route& route = route_to(self, what.window, what.target);
+    if (left == Left::route) left = transfer_soon(all, self.rank, what);
+    const bool tells = what.tells != Tells::none;
+    const WaitResult done = {ok, tells, 0};
+    if (left == Left::refusal)
+        return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
+    const std::uint64_t theirs = place_in(route, what.first, what.bytes);
+    if (left == Left::far) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
+    if (left == Left::copy) {
         block().sync();
         if (what.call == rank_put)
-            copy(block(), at<void>(theirs), what.mine, what.bytes);
+            copy_long(turn_of(block(), Part{}), at<void>(theirs), what.mine, what.bytes);
         else
-            copy(block(), what.mine, at<void>(theirs), what.bytes);
+            copy_long(turn_of(block(), Part{}), what.mine, at<const void>(theirs), what.bytes);
+        if (!tells || tell_late(all, self.rank, route, what)) return done;
     }
-    WaitResult result = {ok, tells, 0};
-    if (!tells) return result;
-    block().sync();
-    if (leads) fence_for(release, route.device == all.device);
-    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
-    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
-    if (what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0)) {
-        std::uint64_t next = route.next;
-        self.all->has_ticket = ask_ticket(all, what.target, route.read, next);
-        self.all->found = next;
-    }
-    block().sync();
-    if (leads) {
-        const std::uint64_t next = self.all->found, label = label_of(self.rank, what.window, what.tag);
-        if (what.tells == Tells::device) {
-            result = notify_device(self, route.device, label);
-        } else if (self.all->has_ticket != 0) {
-            store_packet(slot_in(all, route.ring, next), {label, next + 1});
-            route.next = next + 1;
-        } else {
-            result = notify_slowly(self, route, next, label);
-        }
-    }
-    if (block().any(result.failed())) return block().broadcast(result);
-    return {ok, 1, 0};
+    return left == Left::nothing ? done : notify_rest(self, route, what, all.found);
+}
+
+MP_DEVICE WaitResult transfer(const Rank& self, const Transfer& what) {
+    const Left left = transfer_soon(*self.all, self.rank, what);
+    if (MP_RARELY(left != Left::nothing)) return transfer_rest(self, what, left);
+    return {ok, what.tells != Tells::none, 0};
 }
 
 // Whether rows from one place on meet rows from another, which is not the same.

@@ -133,7 +133,7 @@ MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
         const Filter filter = filter_of({window, any_source, any_tag});
         // All that were sent are here, if not all in the queue.
         for (bool more = true; more;) {
-            more = !take_all_in(all, self.local);
+            more = !take_all_in(*self.all, self.local);
             std::uint64_t kept = 0;
             for (std::uint64_t i = 0; i < state->count; ++i) {
                 const std::uint64_t label = queue[(state->first + i) & (all.spill - 1)];

@@ -13,105 +13,115 @@
 namespace mp {
 namespace impl {
 
-// Where notifications come in to a rank, in words that its leader keeps in registers while it looks.
-struct Inbox {
-    RankState* state;
-    RankPosition* positions;     // one for each device
-    const Packet* rings;         // the same
-    std::uint64_t* queue;
-    std::uint32_t slots, spill;  // of a ring, of the queue
-    bool one_device;             // in the world
-    bool room;                   // for all that have come
-    std::uint64_t first;         // in the queue
-    std::uint32_t held;          // in it
-    std::uint32_t matched;       // of those
+// What has come to a rank and was not waited for yet, in order. By the leader.
+struct Queue {
+    std::uint64_t* words;
+    std::uint32_t room;   // for so many
+    std::uint32_t held;
+    std::uint64_t first;  // its number
 
-    MP_DEVICE std::uint64_t& queued(std::uint32_t number) const { return queue[(static_cast<std::uint32_t>(first) + number) & (spill - 1)]; }
+    MP_DEVICE std::uint64_t& operator[](std::uint32_t number) const { return words[(static_cast<std::uint32_t>(first) + number) & (room - 1)]; }
 };
-MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
-    RankState* state = at<RankState>(all.control + all.states) + local;
-    return {state,
-            at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices,
-            at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots,
-            at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill,
-            all.slots,
-            all.spill,
-            all.devices == 1,
-            true,
-            state->first,
-            static_cast<std::uint32_t>(state->count),
-            0};
+MP_DEVICE Queue queue_of(const Ranks& all, std::uint32_t local) {
+    const RankState* state = state_of(all, local);
+    return {at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill, all.spill, static_cast<std::uint32_t>(state->count),
+            state->first};
+}
+MP_DEVICE RankPosition* positions_of(const Ranks& all, std::uint32_t local) {
+    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
 }
 
-// What a look at the rings has found: a label that has come from a device. Nothing, if no rings are left to be looked at.
-struct Come {
-    std::uint64_t label;
-    std::uint32_t device;
-    std::uint32_t left;
+// How looks for notifications ended: several may be so.
+constexpr std::uint32_t came_taken = 1;   // As many as were wanted, and they are out of the queue.
+constexpr std::uint32_t came_full = 2;    // The queue has no room for what has come.
+constexpr std::uint32_t came_read = 4;    // Half a ring was read: its senders are to be told.
+constexpr std::uint32_t came_bad = 8;     // No notification has what is wanted, or the queue would not hold so many.
+constexpr std::uint32_t came_others = 16; // Those that are wanted are in the queue, with others among them, or to be said which.
+struct Came {
+    std::uint32_t matched;  // of those in the queue
+    std::uint32_t how;
 };
-// Looks at so many rings, one after the other and round again, until there is something in one; between two it sleeps for so long. It calls
-// nothing, so that all it works with stays in registers, and what waits long takes few instructions of the multiprocessor. What it reads again at
-// each look lies in the cache, but for the packets.
-MP_COLD Come look(const RankPosition* positions, const Packet* rings, std::uint32_t slots, std::uint32_t devices, std::uint32_t device,
-                  std::uint32_t left, unsigned doze_ns) {
+
+// Half a ring has been read since its senders were told how far: a full one has been read by then.
+MP_DEVICE bool is_to_be_told(const Ranks& all, std::uint64_t next, std::uint64_t told) { return next - told >= (all.slots + 1) / 2; }
+
+// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; `matched` of the queue
+// do. If nothing else is in it, they are taken out at once, unless they are to stay; the last one need not go in. By the leader. It calls
+// nothing, and nor does who calls it before it has ended, so that all it works with stays in registers.
+MP_DEVICE Came take_in(Desk& all, std::uint32_t local, Queue& queue, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
+                       std::uint32_t looks, unsigned doze_ns) {
+    RankPosition* positions = positions_of(all, local);
+    const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots;
+    const std::uint32_t devices = all.devices, slots = all.slots, held = queue.held;
+    // Where enough may be found before all have been looked at, no device is always the last.
+    std::uint32_t device = devices == 1 ? 0 : all.turn;
+    std::uint32_t how = 0;
     MP_NO_UNROLL
-    for (; left > 0; --left) {
-        const std::uint64_t next = positions[device].next;
-        const Packet packet = load_packet(rings + std::uint64_t{device} * slots + (static_cast<std::uint32_t>(next) & (slots - 1)));
-        if (packet.epoch == next + 1) return {packet.data, device, left};
+    for (std::uint32_t left = looks * devices; left > 0; --left) {
+        const RankPosition position = positions[device];
+        const Packet* ring = rings + std::uint64_t{device} * slots;
+        std::uint64_t next = position.next;
+        MP_NO_UNROLL
+        while (how == 0) {
+            const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (slots - 1)));
+            if (packet.epoch != next + 1) break;
+            const bool takes = filter.takes(packet.data);
+            if (matched + takes == wanted && matched == queue.held && !stay) {
+                how = came_taken;
+            } else if (queue.held == queue.room) {
+                how = came_full;
+                break;
+            } else {
+                queue[queue.held++] = packet.data;
+                if (matched + takes == wanted) how = came_others;
+            }
+            matched += takes;
+            ++next;
+        }
+        if (next != position.next) positions[device].next = next;
         device = device + 1 == devices ? 0 : device + 1;
+        if (is_to_be_told(all, next, position.told)) how |= came_read;
+        if (how != 0) break;
         if (doze_ns == 0)
             pause();
         else
             doze(doze_ns);
     }
-    return {0, device, 0};
+    if (devices != 1) all.turn = device;
+    if (MP_RARELY((how & came_taken) == 0 && queue.held != held))
+        state_of(all, local)->count = queue.held;
+    else if (MP_RARELY((how & came_taken) != 0 && held != 0))
+        state_of(all, local)->count = 0;
+    if ((how & came_taken) != 0) fence_for(acquire, devices == 1);
+    return {matched, how};
+}
+// The same, called.
+MP_COLD Came take_more_in(Desk& all, std::uint32_t local, const Filter filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
+                          std::uint32_t looks, unsigned doze_ns) {
+    Queue queue = queue_of(all, local);
+    return take_in(all, local, queue, filter, matched, wanted, stay, looks, doze_ns);
 }
 
-// The first slots of the ring of a device have been read, up to `next`.
-MP_DEVICE void give_back(const Ranks& all, std::uint32_t local, const Inbox& inbox, std::uint32_t device, std::uint64_t told, std::uint64_t next) {
-    inbox.positions[device].next = next;
-    // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
-    if (next - told < (inbox.slots + 1) / 2) return;
-    inbox.positions[device].told = next;
-    (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
-}
-
-// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `enough` match. By the leader.
-MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough, std::uint32_t looks,
-                       unsigned doze_ns) {
-    const std::uint32_t devices = inbox.one_device ? 1 : all.devices;
-    // Where enough may be found before all have been looked at, no device is always the last.
-    Come come = {0, inbox.one_device ? 0 : static_cast<std::uint32_t>(clock_cycles()) % devices, looks * devices};
-    MP_NO_UNROLL
-    while (inbox.matched < enough) {
-        come = look(inbox.positions, inbox.rings, inbox.slots, devices, come.device, come.left, doze_ns / devices);
-        if (come.left == 0) return;
-        const Packet* ring = inbox.rings + std::uint64_t{come.device} * inbox.slots;
-        const RankPosition began = inbox.positions[come.device];
-        std::uint64_t next = began.next;
-        MP_NO_UNROLL
-        for (Packet packet = {come.label, next + 1}; packet.epoch == next + 1;) {
-            inbox.room = inbox.held < inbox.spill;
-            if (!inbox.room) break;
-            inbox.queued(inbox.held++) = packet.data;
-            inbox.matched += filter.takes(packet.data);
-            ++next;
-            if (inbox.matched == enough) break;
-            packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (inbox.slots - 1)));
-        }
-        give_back(all, local, inbox, come.device, began.told, next);
-        if (!inbox.room) return;
-        come.device = come.device + 1 == devices ? 0 : come.device + 1;
-        --come.left;
+// Tells devices how far their rings have been read, where that is time.
+MP_COLD void tell_read(const Ranks& all, std::uint32_t local) {
+    RankPosition* positions = positions_of(all, local);
+    for (std::uint32_t device = 0; device < all.devices; ++device) {
+        const std::uint64_t next = positions[device].next;
+        if (!is_to_be_told(all, next, positions[device].told)) continue;
+        positions[device].told = next;
+        // The slots have been read before they are given back.
+        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
     }
 }
+
 // Takes all in. False if there was no room for all.
-MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
-    Inbox inbox = inbox_of(all, local);
-    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0}, 1, 0);
-    inbox.state->count = inbox.held;
-    return inbox.room;
+MP_COLD bool take_all_in(Desk& all, std::uint32_t local) {
+    for (;;) {
+        const Came came = take_more_in(all, local, {~std::uint64_t{0}, ~std::uint64_t{0}}, 0, ~std::uint32_t{0}, true, 1, 0);
+        if ((came.how & came_read) != 0) tell_read(all, local);
+        if ((came.how & came_full) != 0) return false;
+        if (came.how == 0) return true;
+    }
 }
 
 // Waits for `is`, which looks at a word, and takes in meanwhile what comes. By the leader. `full`: its queue was at the last look. Not unrolled, as
@@ -227,19 +237,20 @@ struct Looked {
     std::uint32_t matched;  // of those
     std::uint32_t first;    // Of those that match, or how many were looked at if none does.
 };
-// Looks on through a queue that is not short, until `count` match.
-MP_COLD Looked look_on(const Inbox inbox, const Filter filter, std::uint32_t count, Looked found) {
+// Looks through the queue, until `count` match.
+MP_COLD Looked look_through(const Queue queue, const Filter filter, std::uint32_t count) {
     constexpr std::uint32_t at_once = 16;  // loads under way
+    Looked found = {0, 0, 0};
     MP_NO_UNROLL
-    while (found.looked < inbox.held && found.matched < count) {
+    while (found.looked < queue.held && found.matched < count) {
         std::uint64_t labels[at_once];
         // Behind the last one is what was there before, which nobody looks at.
         MP_UNROLL
-        for (std::uint32_t k = 0; k < at_once; ++k) labels[k] = inbox.queued(found.looked + k);
+        for (std::uint32_t k = 0; k < at_once; ++k) labels[k] = queue[found.looked + k];
         std::uint32_t takes = 0;
         MP_UNROLL
         for (std::uint32_t k = 0; k < at_once; ++k) takes |= static_cast<std::uint32_t>(filter.takes(labels[k])) << k;
-        const std::uint32_t rest = inbox.held - found.looked;
+        const std::uint32_t rest = queue.held - found.looked;
         if (rest < at_once) takes &= (1u << rest) - 1;
         if (takes == 0) {
             found.looked += rest < at_once ? rest : at_once;
@@ -255,93 +266,116 @@ MP_COLD Looked look_on(const Inbox inbox, const Filter filter, std::uint32_t cou
 
 // Takes `count` that match out of the first `looked` of the queue, the last of which does and the first of which is not before `first`. What is before
 // them moves up, or what is behind them down, whichever is less. Returns the queue's new first.
-MP_COLD std::uint64_t take_out(const Inbox inbox, const Filter filter, const Looked found, std::uint32_t count, Notification* out) {
-    if (inbox.held - found.first < found.looked) {
+MP_COLD std::uint64_t take_out(const Queue queue, const Filter filter, const Looked found, std::uint32_t count, Notification* out) {
+    if (queue.held - found.first < found.looked) {
         std::uint32_t kept = found.first, taken = 0;
         MP_NO_UNROLL
-        for (std::uint32_t i = found.first; i < inbox.held; ++i) {
-            const std::uint64_t label = inbox.queued(i);
+        for (std::uint32_t i = found.first; i < queue.held; ++i) {
+            const std::uint64_t label = queue[i];
             if (i >= found.looked || !filter.takes(label))
-                inbox.queued(kept++) = label;
+                queue[kept++] = label;
             else if (out != nullptr)
                 out[taken++] = notification_of(label);
         }
-        return inbox.first;
+        return queue.first;
     }
     for (std::uint32_t looked = found.looked, kept = looked, left = count; looked-- > 0;) {
-        const std::uint64_t label = inbox.queued(looked);
+        const std::uint64_t label = queue[looked];
         if (!filter.takes(label))
-            inbox.queued(--kept) = label;
+            queue[--kept] = label;
         else if (--left, out != nullptr)
             out[left] = notification_of(label);
     }
-    return inbox.first + count;
+    return queue.first + count;
 }
 
-// The rest of a wait that was not short.
-MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
-                             const WaitBounds bounds) {
-    Found found = {};
-    for (Rounds rounds;;) {
+MP_DEVICE bool is_known(const Ranks& all, const Wanted& wanted, std::uint32_t count) {
+    return (wanted.window == any_window || wanted.window < 2 * rank_windows) && (wanted.source == any_source || wanted.source < all.size) &&
+           (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
+}
+
+// The beginning of a wait, and mostly all of it: what is wanted is the first of the queue, or it comes soon, and nothing else before it. By the leader.
+MP_COLD Came take_soon(Desk& all, std::uint32_t local, const Wanted wanted, std::uint32_t count, bool stay, std::uint32_t looks) {
+    if (!is_known(all, wanted, count)) return {0, came_bad};
+    const Filter filter = filter_of(wanted);
+    Queue queue = queue_of(all, local);
+    // More are looked through elsewhere, many at once.
+    constexpr std::uint32_t few = 8;
+    if (queue.held > few) return {0, 0};
+    std::uint32_t matched = 0, looked = 0;
+    MP_NO_UNROLL
+    for (; looked < queue.held && matched < count; ++looked) matched += filter.takes(queue[looked]);
+    if (matched < count) return take_in(all, local, queue, filter, matched, count, stay, looks, 0);
+    if (looked != count || stay) return {matched, came_others};
+    RankState* state = state_of(all, local);
+    state->first = queue.first + count;
+    state->count = queue.held - count;
+    fence_for(acquire, all.devices == 1);
+    return {matched, came_taken};
+}
+
+// The rest of a wait whose beginning ended so. By the leader.
+MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
+    Desk& all = *self.all;
+    RankState* state = state_of(all, self.local);
+    const Filter filter = filter_of(wanted);
+    Looked found = look_through(queue_of(all, self.local), filter, count);
+    std::uint32_t matched = found.matched;
+    WaitResult result = {ok, count, 0};
+    Found clock = {};
+    bool full = false;
+    for (Rounds rounds; matched < count;) {
+        const Came came = take_more_in(all, self.local, filter, matched, count, out != nullptr, patience.waits ? polls_between_clocks : 1, rounds.doze_ns);
+        if ((came.how & came_read) != 0) tell_read(all, self.local);
+        if ((came.how & came_taken) != 0) return result;
+        matched = came.matched;
+        found.looked = static_cast<std::uint32_t>(state->count);
+        full = (came.how & came_full) != 0;
+        if (matched == count || full) break;
+        // Not all rings have been looked at: there may be more.
+        if (came.how != 0) continue;
+        if (!patience.waits) break;
         // Also after a deadline, past which this thread may have been off the processor: the last look decides.
-        take_in(all, local, inbox, filter, count, polls_between_clocks, rounds.doze_ns);
-        if (inbox.matched == count || !inbox.room) return {ok, inbox.matched, 0};
-        if (found.status != ok) return {found.status, inbox.matched, found.waited_ns};
-        if (rounds.next()) found = look_now(bounds, found);
+        result = {clock.status, matched, clock.waited_ns};
+        if (result.failed()) break;
+        if (rounds.next()) clock = look_now(patience.bounds, clock);
     }
+    if (matched == count) {
+        const Queue queue = queue_of(all, self.local);
+        // First, so that it does not wait for what is stored below.
+        fence_for(acquire, all.devices == 1);
+        // If nothing was before them, nothing moves.
+        state->first = found.looked != count || out != nullptr ? take_out(queue, filter, found, count, out) : queue.first + count;
+        state->count = queue.held - count;
+        return {ok, count, 0};
+    }
+    if (full) result.status = no_room;
+    result.seen = matched;
+    // A wildcard is all ones, as nobody is.
+    if (patience.reports && result.failed())
+        report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody, static_cast<std::uint32_t>(full),
+                                     count, matched, result.waited_ns});
+    return result;
 }
-
-MP_COLD WaitResult take(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
-    if (count == 0) return {ok, 0, 0};
-    const Ranks& all = *self.all;
-    const bool known = (wanted.window == any_window || wanted.window < 2 * rank_windows) &&
-                       (wanted.source == any_source || wanted.source < all.size) &&
-                       (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
-    if (MP_RARELY(!known)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
+MP_COLD WaitResult take_rest(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience, const Came came) {
+    Desk& all = *self.all;
+    if (!is_known(all, wanted, count)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
     WaitResult result = {ok, count, 0};
     if (block().leads()) {
-        const Filter filter = filter_of(wanted);
-        Inbox inbox = inbox_of(all, self.local);
-        // What lies in the queue is looked at once, and what comes when it comes.
-        constexpr std::uint32_t few = 8;
-        Looked found = {0, 0, 0};
-        MP_NO_UNROLL
-        for (; found.looked < inbox.held && found.looked < few && found.matched < count; ++found.looked) {
-            found.matched += filter.takes(inbox.queued(found.looked));
-            found.first += found.matched == 0;
-        }
-        if (found.looked < inbox.held && found.matched < count) found = look_on(inbox, filter, count, found);
-        inbox.matched = found.matched;
-        if (inbox.matched < count) {
-            take_in(all, self.local, inbox, filter, count, patience.waits ? polls_between_clocks : 1, 0);
-            if (patience.waits && inbox.matched < count && inbox.room) {
-                // A copy, so that the words above stay in registers.
-                Inbox late = inbox;
-                result = take_late(all, self.local, late, filter, count, patience.bounds);
-                inbox = late;
-            }
-            found.looked = inbox.held;
-        }
-        if (inbox.matched == count) {
-            // First, so that it does not wait for what is stored below.
-            fence_for(acquire, inbox.one_device);
-            result = {ok, count, 0};
-            // Out of the queue. If nothing was before them, nothing moves.
-            inbox.first = found.looked != count || out != nullptr ? take_out(inbox, filter, found, count, out) : inbox.first + count;
-            inbox.held -= count;
-            inbox.state->first = inbox.first;
-        } else {
-            result.seen = inbox.matched;
-            if (!inbox.room) result.status = no_room;
-        }
-        inbox.state->count = inbox.held;
-        // A wildcard is all ones, as nobody is.
-        if (patience.reports && result.failed())
-            report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
-                                         static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
+        if ((came.how & came_read) != 0) tell_read(all, self.local);
+        if ((came.how & came_taken) == 0) result = take_later(self, wanted, count, out, patience);
     }
-    // The vote is the barrier; the words cross only where they are not known.
     if (block().any(result.failed() || result.seen != count)) return block().broadcast(result);
+    return {ok, count, 0};
+}
+
+MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out, const Patience& patience) {
+    if (count == 0) return {ok, 0, 0};
+    Came came = {count, came_taken};
+    if (block().leads())
+        came = take_soon(*self.all, self.local, wanted, count, out != nullptr, patience.waits ? polls_between_clocks : 1);
+    // The vote is the barrier.
+    if (MP_RARELY(block().any(came.how != came_taken))) return take_rest(self, wanted, count, out, patience, came);
     return {ok, count, 0};
 }
 

@@ -166,9 +166,12 @@ struct Desk : Ranks {
     // For the leader: the place in a ring that was taken for it, or if it was not, what the ring's head was.
     std::uint64_t found;
     std::uint32_t has_ticket;
+    // The leader's: the device whose ring it looks at next.
+    std::uint32_t turn;
 };
 
-MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->control + self.all->states) + self.local; }
+MP_DEVICE RankState* state_of(const Ranks& all, std::uint32_t local) { return at<RankState>(all.control + all.states) + local; }
+MP_DEVICE RankState* state_of(const Rank& self) { return state_of(*self.all, self.local); }
 
 MP_DEVICE void forget_routes(Desk& desk) {
     for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0, 0};
@@ -193,10 +196,13 @@ MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_
     route.read = load(ends.tail, relaxed, system);
 }
 
-// By all threads of the block. Two neighbours have a route each, for each of four windows.
+// Two neighbours have a route each, for each of four windows.
+MP_DEVICE Route& route_at(Desk& all, std::uint32_t window, std::uint32_t rank) { return all.routes[(2 * window + (rank >> 1 & 1)) % desk_routes]; }
+MP_DEVICE bool leads_to(const Route& route, std::uint32_t window, std::uint32_t rank) { return route.window == window && route.rank == rank; }
+// By all threads of the block.
 MP_DEVICE Route& route_to(const Rank& self, std::uint32_t window, std::uint32_t rank) {
-    Route& route = self.all->routes[(2 * window + (rank >> 1 & 1)) % desk_routes];
-    if (MP_RARELY(route.window != window || route.rank != rank)) {
+    Route& route = route_at(*self.all, window, rank);
+    if (MP_RARELY(!leads_to(route, window, rank))) {
         block().sync();
         if (block().leads()) look_up(*self.all, route, window, rank);
         block().sync();
@@ -207,8 +213,8 @@ MP_DEVICE Route& route_to(const Rank& self, std::uint32_t window, std::uint32_t 
 // Whether these bytes of a share are the memory `mine`, as far as the block has that near.
 MP_DEVICE bool is_in_place(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t first, const void* mine,
                            std::uint64_t bytes) {
-    const Route& route = self.all->routes[(2 * window + (rank >> 1 & 1)) % desk_routes];
-    return route.window == window && route.rank == rank && route.far == 0 && place_in(route, first, bytes) == address_of(mine) && mine != nullptr;
+    const Route& route = route_at(*self.all, window, rank);
+    return leads_to(route, window, rank) && route.far == 0 && place_in(route, first, bytes) == address_of(mine) && mine != nullptr;
 }
 
 // The leader's fence: at the scope of whoever is in the world, or of the ranks of one device.
