@@ -27,9 +27,6 @@ MP_DEVICE Queue queue_of(const Ranks& all, std::uint32_t local) {
     return {at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill, all.spill, static_cast<std::uint32_t>(state->count),
             state->first};
 }
-MP_DEVICE RankPosition* positions_of(const Ranks& all, std::uint32_t local) {
-    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
-}
 
 // How looks for notifications ended: several may be so.
 constexpr std::uint32_t came_taken = 1;   // As many as were wanted, and they are out of the queue.
@@ -42,72 +39,87 @@ struct Came {
     std::uint32_t how;
 };
 
-// Half a ring has been read since its senders were told how far: a full one has been read by then.
-MP_DEVICE bool is_to_be_told(const Ranks& all, std::uint64_t next, std::uint64_t told) { return next - told >= (all.slots + 1) / 2; }
+// Whether a device is to be told how far its ring has been read: whenever another half of it has, so that a full one has been read by then.
+MP_DEVICE bool is_to_be_told(std::uint32_t slots, std::uint64_t next, std::uint64_t told) {
+    const std::uint32_t half = slots / 2;
+    return (next ^ told) >= (half == 0 ? 1 : half);
+}
 
-// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; `matched` of the queue
-// do. If nothing else is in it, they are taken out at once, unless they are to stay; the last one need not go in. By the leader. It calls
-// nothing, and nor does who calls it before it has ended, so that all it works with stays in registers.
-MP_DEVICE Came take_in(Desk& all, std::uint32_t local, Queue& queue, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
+// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; of the `held` that are in
+// the queue `matched` do. If nothing else is in it, they are taken out at once, unless they are to stay; the last one need not go in. By the
+// leader. It calls nothing, and nor does who calls it before it has ended, so that all it works with stays in registers; what is
+// only wanted if something has come is not kept there. While nothing comes it is a load and a few instructions a look, since others compute beside it.
+MP_DEVICE Came take_in(Desk& all, std::uint32_t local, std::uint32_t held, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
                        std::uint32_t looks, unsigned doze_ns) {
-    RankPosition* positions = positions_of(all, local);
-    const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots;
-    const std::uint32_t devices = all.devices, slots = all.slots, held = queue.held;
+    const std::uint32_t devices = all.devices, slots = all.slots, held_before = held;
+    RankPosition* positions = at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * devices;
+    const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * devices * slots;
     // Where enough may be found before all have been looked at, no device is always the last.
     std::uint32_t device = devices == 1 ? 0 : all.turn;
     std::uint32_t how = 0;
+    std::uint64_t next = positions[device].next;
+    const auto place = [=](std::uint32_t device, std::uint64_t number) {
+        return rings + (std::uint64_t{device} * slots + (static_cast<std::uint32_t>(number) & (slots - 1)));
+    };
+    const Packet* slot = place(device, next);
     MP_NO_UNROLL
-    for (std::uint32_t left = looks * devices; left > 0; --left) {
-        const RankPosition position = positions[device];
-        const Packet* ring = rings + std::uint64_t{device} * slots;
-        std::uint64_t next = position.next;
-        MP_NO_UNROLL
-        while (how == 0) {
-            const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (slots - 1)));
-            if (packet.epoch != next + 1) break;
-            const bool takes = filter.takes(packet.data);
-            if (matched + takes == wanted && matched == queue.held && !stay) {
-                how = came_taken;
-            } else if (queue.held == queue.room) {
-                how = came_full;
-                break;
-            } else {
-                queue[queue.held++] = packet.data;
-                if (matched + takes == wanted) how = came_others;
-            }
-            matched += takes;
-            ++next;
+    for (std::uint32_t left = looks * devices;;) {
+        Packet packet = load_packet(slot);
+        if (packet.epoch == next + 1) {
+            const std::uint64_t before = next;
+            MP_NO_UNROLL
+            do {
+                const bool takes = filter.takes(packet.data);
+                if (matched + takes == wanted && matched == held && !stay) {
+                    how = came_taken;
+                } else if (held == all.spill) {
+                    how = came_full;
+                    break;
+                } else {
+                    queue_of(all, local)[held++] = packet.data;
+                    if (matched + takes == wanted) how = came_others;
+                }
+                matched += takes;
+                ++next;
+                if (how != 0) break;
+                slot = place(device, next);
+                packet = load_packet(slot);
+            } while (packet.epoch == next + 1);
+            positions[device].next = next;
+            if (is_to_be_told(slots, next, before)) how |= came_read;
         }
-        if (next != position.next) positions[device].next = next;
         device = device + 1 == devices ? 0 : device + 1;
-        if (is_to_be_told(all, next, position.told)) how |= came_read;
-        if (how != 0) break;
+        if (how != 0 || --left == 0) break;
+        if (devices != 1) {
+            next = positions[device].next;
+            slot = place(device, next);
+        }
         if (doze_ns == 0)
             pause();
         else
             doze(doze_ns);
     }
     if (devices != 1) all.turn = device;
-    if (MP_RARELY((how & came_taken) == 0 && queue.held != held))
-        state_of(all, local)->count = queue.held;
-    else if (MP_RARELY((how & came_taken) != 0 && held != 0))
-        state_of(all, local)->count = 0;
-    if ((how & came_taken) != 0) fence_for(acquire, devices == 1);
+    if ((how & came_taken) != 0) {
+        if (MP_RARELY(held_before != 0)) state_of(all, local)->count = 0;
+        fence_for(acquire, devices == 1);
+    } else if (held != held_before) {
+        state_of(all, local)->count = held;
+    }
     return {matched, how};
 }
 // The same, called.
 MP_COLD Came take_more_in(Desk& all, std::uint32_t local, const Filter filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
                           std::uint32_t looks, unsigned doze_ns) {
-    Queue queue = queue_of(all, local);
-    return take_in(all, local, queue, filter, matched, wanted, stay, looks, doze_ns);
+    return take_in(all, local, static_cast<std::uint32_t>(state_of(all, local)->count), filter, matched, wanted, stay, looks, doze_ns);
 }
 
 // Tells devices how far their rings have been read, where that is time.
 MP_COLD void tell_read(const Ranks& all, std::uint32_t local) {
-    RankPosition* positions = positions_of(all, local);
+    RankPosition* positions = at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
     for (std::uint32_t device = 0; device < all.devices; ++device) {
         const std::uint64_t next = positions[device].next;
-        if (!is_to_be_told(all, next, positions[device].told)) continue;
+        if (!is_to_be_told(all.slots, next, positions[device].told)) continue;
         positions[device].told = next;
         // The slots have been read before they are given back.
         (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
@@ -298,14 +310,14 @@ MP_DEVICE bool is_known(const Ranks& all, const Wanted& wanted, std::uint32_t co
 MP_COLD Came take_soon(Desk& all, std::uint32_t local, const Wanted wanted, std::uint32_t count, bool stay, std::uint32_t looks) {
     if (!is_known(all, wanted, count)) return {0, came_bad};
     const Filter filter = filter_of(wanted);
-    Queue queue = queue_of(all, local);
+    const Queue queue = queue_of(all, local);
     // More are looked through elsewhere, many at once.
     constexpr std::uint32_t few = 8;
     if (queue.held > few) return {0, 0};
     std::uint32_t matched = 0, looked = 0;
     MP_NO_UNROLL
     for (; looked < queue.held && matched < count; ++looked) matched += filter.takes(queue[looked]);
-    if (matched < count) return take_in(all, local, queue, filter, matched, count, stay, looks, 0);
+    if (matched < count) return take_in(all, local, queue.held, filter, matched, count, stay, looks, 0);
     if (looked != count || stay) return {matched, came_others};
     RankState* state = state_of(all, local);
     state->first = queue.first + count;
