@@ -74,7 +74,7 @@ MP_DEVICE Rank join(const Ranks& ranks) {
     if (block().leads()) {
         static_cast<Ranks&>(*self.all) = ranks;
         impl::forget_routes(*self.all);
-        self.all->turn = 0;
+        impl::lay_out(*self.all, self.local);
         store(&impl::state_of(self)->phase, std::uint64_t{rank_joined}, relaxed, system);
     }
     block().sync();

@@ -291,6 +291,7 @@ MP_DEVICE T fixed(const T& word) {
         return static_cast<T>(bits);
     }
 }
+MP_DEVICE bool uniform(bool same) { return __any_sync(full_warp, same) != 0; }
 template <class T>
 MP_DEVICE void keep(T& value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "keep: 32 or 64 bits");

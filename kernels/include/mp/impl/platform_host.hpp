@@ -212,6 +212,7 @@ MP_DEVICE T fixed(const T& word) {
 }
 template <class T>
 MP_DEVICE void keep(T&) {}
+MP_DEVICE bool uniform(bool same) { return same; }
 MP_DEVICE bool is_alone() { return true; }
 }  // namespace impl
 

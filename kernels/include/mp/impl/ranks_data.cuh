@@ -58,50 +58,58 @@ MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer wh
     return notify_rest(self, route, what, route.next);
 }
 
-// What is left of a call.
-enum class Left : std::uint32_t { nothing, route, refusal, far, copy, notification };
-
-// Fences what the block has put or got, and notifies the target. False if it has not been notified: the ring looks full, or several are to be told.
-MP_DEVICE bool tell(Desk& all, std::uint32_t rank, Route& route, const Transfer& what) {
-    block().sync();
-    if (block().leads()) fence_for(release, route.device == all.device);
-    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
-    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
-    if (thread_rank() == (block_threads() > 32 ? 32 : 0)) {
-        std::uint64_t next = route.next;
-        all.has_ticket = what.tells == Tells::target && ask_ticket(all, what.target, route.read, next);
-        all.found = next;
-    }
-    block().sync();
-    // Read by all: a vote less. It is written next behind the first barrier above.
-    if (all.has_ticket == 0) return false;
-    if (block().leads()) {
-        const std::uint64_t next = all.found;
-        store_packet(slot_in(all, route.ring, next), {label_of(rank, what.window, what.tag), next + 1});
-        route.next = next + 1;
-    }
-    return true;
-}
-MP_COLD bool tell_late(Desk& all, std::uint32_t rank, Route& route, const Transfer& what) { return tell(all, rank, route, what); }
-
-// The whole call if it is short: what has at most a word for each thread, to memory that is mapped. It calls nothing, so that all it works
-// with stays in registers.
-MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
-    Route& route = route_at(all, what.window, what.target);
+// What keeps a call from going its common way, if anything does.
+MP_DEVICE Left left_of(const Route& route, const Transfer& what) {
     if (!leads_to(route, what.window, what.target)) return Left::route;
     const std::uint64_t theirs = place_in(route, what.first, what.bytes), own = address_of(what.mine);
     const std::uint64_t apart = theirs > own ? theirs - own : own - theirs;
     const bool far = route.far != 0;
     if (theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (what.tells != Tells::none && !is_tag(what.tag))) return Left::refusal;
-    if (far) return Left::far;
-    if (apart != 0 && what.bytes != 0) {
-        const bool puts = what.call == rank_put;
-        const Turn turn = turn_of(block(), Part{});
-        if (!is_short(turn, theirs | own | what.bytes, what.bytes)) return Left::copy;
-        block().sync();
-        copy_word(turn, at<void>(puts ? theirs : own), at<const void>(puts ? own : theirs), what.bytes);
+    return far ? Left::far : Left::nothing;
+}
+
+// Fences what the block has put or got, and notifies the target; nothing of that is there yet if something else is left than `nothing`. `checked`: nothing
+// keeps the call from it.
+MP_DEVICE Left tell(Desk& all, std::uint32_t rank, Route& route, const Transfer& what, bool checked) {
+    block().sync();
+    if (block().leads()) fence_for(release, route.device == all.device);
+    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
+    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
+    if (thread_rank() == (block_threads() > 32 ? 32 : 0)) {
+        Left left = checked ? Left::nothing : left_of(route, what);
+        std::uint64_t next = route.next;
+        if (left == Left::nothing && !(what.tells == Tells::target && ask_ticket(all, what.target, route.read, next))) left = Left::notification;
+        if (left == Left::nothing) route.next = next + 1;
+        all.slot = address_of(slot_in(all, route.ring, next));
+        all.packet = {label_of(rank, what.window, what.tag), next + 1};
+        all.left = left;
     }
-    return what.tells == Tells::none || tell(all, rank, route, what) ? Left::nothing : Left::notification;
+    block().sync();
+    // Read by all: a vote less. It is written next behind the first barrier above.
+    const Left left = all.left;
+    if (left == Left::nothing && block().leads()) store_packet(at<Packet>(all.slot), all.packet);
+    return left;
+}
+MP_COLD Left tell_late(Desk& all, std::uint32_t rank, Route& route, const Transfer& what) { return tell(all, rank, route, what, true); }
+
+// The whole call if it is short: what has at most a word for each thread, to memory that is mapped. It calls nothing, so that all it works
+// with stays in registers. If there is nothing to move, the fence does not wait for the checks.
+MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
+    Route& route = route_at(all, what.window, what.target);
+    const bool tells = what.tells != Tells::none, checks = what.bytes != 0 || !tells;
+    if (checks) {
+        const Left left = left_of(route, what);
+        if (left != Left::nothing) return left;
+        const std::uint64_t theirs = route.memory + what.first, own = address_of(what.mine);
+        if (theirs != own && what.bytes != 0) {
+            const bool puts = what.call == rank_put;
+            const Turn turn = turn_of(block(), Part{});
+            if (!is_short(turn, theirs | own | what.bytes, what.bytes)) return Left::copy;
+            block().sync();
+            copy_word(turn, at<void>(puts ? theirs : own), at<const void>(puts ? own : theirs), what.bytes);
+        }
+    }
+    return tells ? tell(all, rank, route, what, checks) : Left::nothing;
 }
 
 // The rest of a call of which this is left.
@@ -121,14 +129,14 @@ MP_COLD WaitResult transfer_rest(const Rank self, const Transfer what, Left left
             copy_long(turn_of(block(), Part{}), at<void>(theirs), what.mine, what.bytes);
         else
             copy_long(turn_of(block(), Part{}), what.mine, at<const void>(theirs), what.bytes);
-        if (!tells || tell_late(all, self.rank, route, what)) return done;
+        left = tells ? tell_late(all, self.rank, route, what) : Left::nothing;
     }
-    return left == Left::nothing ? done : notify_rest(self, route, what, all.found);
+    return left == Left::nothing ? done : notify_rest(self, route, what, all.packet.epoch - 1);
 }
 
 MP_DEVICE WaitResult transfer(const Rank& self, const Transfer& what) {
     const Left left = transfer_soon(*self.all, self.rank, what);
-    if (MP_RARELY(left != Left::nothing)) return transfer_rest(self, what, left);
+    if (MP_RARELY(uniform(left != Left::nothing))) return transfer_rest(self, what, left);
     return {ok, what.tells != Tells::none, 0};
 }
 

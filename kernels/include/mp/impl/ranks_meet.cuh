@@ -129,22 +129,22 @@ MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
     if (met.failed()) return met;
     WaitResult result = met;
     if (block().leads()) {
-        auto* queue = at<std::uint64_t>(all.control + all.queues) + std::uint64_t{self.local} * all.spill;
         const Filter filter = filter_of({window, any_source, any_tag});
         // All that were sent are here, if not all in the queue.
         for (bool more = true; more;) {
             more = !take_all_in(*self.all, self.local);
-            std::uint64_t kept = 0;
-            for (std::uint64_t i = 0; i < state->count; ++i) {
-                const std::uint64_t label = queue[(state->first + i) & (all.spill - 1)];
-                if (!filter.takes(label)) queue[(state->first + kept++) & (all.spill - 1)] = label;
+            const Queue queue = queue_of(*self.all, self.local);
+            std::uint32_t kept = 0;
+            for (std::uint32_t i = 0; i < queue.held; ++i) {
+                const std::uint64_t label = queue[i];
+                if (!filter.takes(label)) queue[kept++] = label;
             }
-            if (kept == state->count && more) {
+            if (kept == queue.held && more) {
                 result.status = no_room;
                 report_rank(all, self.rank, {no_room, rank_free, nobody, window, nobody, nobody, 1, 0, kept, 0});
                 more = false;
             }
-            state->count = kept;
+            set_queue(*self.all, self.local, queue.first, kept);
         }
         publish(self, team, window, {0, 0});
         (team == Team::world ? state->world_windows : state->device_windows) &= ~(std::uint64_t{1} << window % rank_windows);

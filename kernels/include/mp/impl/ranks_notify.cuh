@@ -22,10 +22,8 @@ struct Queue {
 
     MP_DEVICE std::uint64_t& operator[](std::uint32_t number) const { return words[(static_cast<std::uint32_t>(first) + number) & (room - 1)]; }
 };
-MP_DEVICE Queue queue_of(const Ranks& all, std::uint32_t local) {
-    const RankState* state = state_of(all, local);
-    return {at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill, all.spill, static_cast<std::uint32_t>(state->count),
-            state->first};
+MP_DEVICE Queue queue_of(const Desk& all, std::uint32_t local) {
+    return {at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill, all.spill, all.queued, all.queue_first};
 }
 
 // How looks for notifications ended: several may be so.
@@ -45,19 +43,18 @@ MP_DEVICE bool is_to_be_told(std::uint32_t slots, std::uint64_t next, std::uint6
     return (next ^ told) >= (half == 0 ? 1 : half);
 }
 
-// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; of the `held` that are in
+// Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; of those that are in
 // the queue `matched` do. If nothing else is in it, they are taken out at once, unless they are to stay; the last one need not go in. By the
 // leader. It calls nothing, and nor does who calls it before it has ended, so that all it works with stays in registers; what is
 // only wanted if something has come is not kept there. While nothing comes it is a load and a few instructions a look, since others compute beside it.
-MP_DEVICE Came take_in(Desk& all, std::uint32_t local, std::uint32_t held, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
-                       std::uint32_t looks, unsigned doze_ns) {
-    const std::uint32_t devices = all.devices, slots = all.slots, held_before = held;
-    RankPosition* positions = at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * devices;
+MP_DEVICE Came take_in(Desk& all, std::uint32_t local, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay, std::uint32_t looks,
+                       unsigned doze_ns) {
+    const std::uint32_t devices = all.devices, slots = all.slots, held_before = all.queued;
     const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * devices * slots;
     // Where enough may be found before all have been looked at, no device is always the last.
     std::uint32_t device = devices == 1 ? 0 : all.turn;
-    std::uint32_t how = 0;
-    std::uint64_t next = positions[device].next;
+    std::uint32_t how = 0, held = held_before;
+    std::uint64_t next = position_of(all, local, device).next;
     const auto place = [=](std::uint32_t device, std::uint64_t number) {
         return rings + (std::uint64_t{device} * slots + (static_cast<std::uint32_t>(number) & (slots - 1)));
     };
@@ -85,42 +82,43 @@ MP_DEVICE Came take_in(Desk& all, std::uint32_t local, std::uint32_t held, const
                 slot = place(device, next);
                 packet = load_packet(slot);
             } while (packet.epoch == next + 1);
-            positions[device].next = next;
+            set_position(all, local, device, &RankPosition::next, next);
             if (is_to_be_told(slots, next, before)) how |= came_read;
         }
         device = device + 1 == devices ? 0 : device + 1;
-        if (how != 0 || --left == 0) break;
-        if (devices != 1) {
-            next = positions[device].next;
-            slot = place(device, next);
-        }
+        if (how != 0) break;
         if (doze_ns == 0)
             pause();
         else
             doze(doze_ns);
+        if (--left == 0) break;
+        if (devices != 1) {
+            next = position_of(all, local, device).next;
+            slot = place(device, next);
+        }
     }
     if (devices != 1) all.turn = device;
     if ((how & came_taken) != 0) {
-        if (MP_RARELY(held_before != 0)) state_of(all, local)->count = 0;
+        if (MP_RARELY(held_before != 0)) set_queue(all, local, all.queue_first, 0);
         fence_for(acquire, devices == 1);
     } else if (held != held_before) {
-        state_of(all, local)->count = held;
+        set_queue(all, local, all.queue_first, held);
     }
     return {matched, how};
 }
 // The same, called.
 MP_COLD Came take_more_in(Desk& all, std::uint32_t local, const Filter filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
                           std::uint32_t looks, unsigned doze_ns) {
-    return take_in(all, local, static_cast<std::uint32_t>(state_of(all, local)->count), filter, matched, wanted, stay, looks, doze_ns);
+    return take_in(all, local, filter, matched, wanted, stay, looks, doze_ns);
 }
 
 // Tells devices how far their rings have been read, where that is time.
-MP_COLD void tell_read(const Ranks& all, std::uint32_t local) {
-    RankPosition* positions = at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
+MP_COLD void tell_read(Desk& all, std::uint32_t local) {
     for (std::uint32_t device = 0; device < all.devices; ++device) {
-        const std::uint64_t next = positions[device].next;
-        if (!is_to_be_told(all.slots, next, positions[device].told)) continue;
-        positions[device].told = next;
+        const RankPosition position = position_of(all, local, device);
+        const std::uint64_t next = position.next;
+        if (!is_to_be_told(all.slots, next, position.told)) continue;
+        set_position(all, local, device, &RankPosition::told, next);
         // The slots have been read before they are given back.
         (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
     }
@@ -317,11 +315,9 @@ MP_COLD Came take_soon(Desk& all, std::uint32_t local, const Wanted wanted, std:
     std::uint32_t matched = 0, looked = 0;
     MP_NO_UNROLL
     for (; looked < queue.held && matched < count; ++looked) matched += filter.takes(queue[looked]);
-    if (matched < count) return take_in(all, local, queue.held, filter, matched, count, stay, looks, 0);
+    if (matched < count) return take_in(all, local, filter, matched, count, stay, looks, 0);
     if (looked != count || stay) return {matched, came_others};
-    RankState* state = state_of(all, local);
-    state->first = queue.first + count;
-    state->count = queue.held - count;
+    set_queue(all, local, queue.first + count, queue.held - count);
     fence_for(acquire, all.devices == 1);
     return {matched, came_taken};
 }
@@ -329,7 +325,6 @@ MP_COLD Came take_soon(Desk& all, std::uint32_t local, const Wanted wanted, std:
 // The rest of a wait whose beginning ended so. By the leader.
 MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
     Desk& all = *self.all;
-    RankState* state = state_of(all, self.local);
     const Filter filter = filter_of(wanted);
     Looked found = look_through(queue_of(all, self.local), filter, count);
     std::uint32_t matched = found.matched;
@@ -341,7 +336,7 @@ MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_
         if ((came.how & came_read) != 0) tell_read(all, self.local);
         if ((came.how & came_taken) != 0) return result;
         matched = came.matched;
-        found.looked = static_cast<std::uint32_t>(state->count);
+        found.looked = all.queued;
         full = (came.how & came_full) != 0;
         if (matched == count || full) break;
         // Not all rings have been looked at: there may be more.
@@ -357,8 +352,8 @@ MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_
         // First, so that it does not wait for what is stored below.
         fence_for(acquire, all.devices == 1);
         // If nothing was before them, nothing moves.
-        state->first = found.looked != count || out != nullptr ? take_out(queue, filter, found, count, out) : queue.first + count;
-        state->count = queue.held - count;
+        const std::uint64_t first = found.looked != count || out != nullptr ? take_out(queue, filter, found, count, out) : queue.first + count;
+        set_queue(all, self.local, first, queue.held - count);
         return {ok, count, 0};
     }
     if (full) result.status = no_room;
@@ -387,7 +382,7 @@ MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t 
     if (block().leads())
         came = take_soon(*self.all, self.local, wanted, count, out != nullptr, patience.waits ? polls_between_clocks : 1);
     // The vote is the barrier.
-    if (MP_RARELY(block().any(came.how != came_taken))) return take_rest(self, wanted, count, out, patience, came);
+    if (MP_RARELY(uniform(block().any(came.how != came_taken)))) return take_rest(self, wanted, count, out, patience, came);
     return {ok, count, 0};
 }
 

@@ -158,20 +158,57 @@ struct Route {
     std::uint32_t device;
     std::uint32_t far;  // not 0: behind a NIC
 };
-constexpr unsigned desk_routes = 8;
+constexpr unsigned desk_routes = 8, desk_devices = 8;
+
+// What is left of a call.
+enum class Left : std::uint32_t { nothing, route, refusal, far, copy, notification };
 
 // The world as a block keeps it in memory of its own.
 struct Desk : Ranks {
     Route routes[desk_routes];
-    // For the leader: the place in a ring that was taken for it, or if it was not, what the ring's head was.
-    std::uint64_t found;
-    std::uint32_t has_ticket;
-    // The leader's: the device whose ring it looks at next.
+    // For the leader: what is left of a notification, or the place in a ring that was taken for it and what goes there. If none was taken,
+    // the epoch says what the ring's head was.
+    std::uint64_t slot;
+    Packet packet;
+    Left left;
+    // The leader's: the device whose ring it looks at next. And what the rank's state and positions say of its queue and of what it has read; those are
+    // in the device's memory, which is far away after an acquire. Both are written.
     std::uint32_t turn;
+    std::uint32_t queued;
+    std::uint64_t queue_first;
+    RankPosition read[desk_devices];  // of the first devices
 };
 
 MP_DEVICE RankState* state_of(const Ranks& all, std::uint32_t local) { return at<RankState>(all.control + all.states) + local; }
 MP_DEVICE RankState* state_of(const Rank& self) { return state_of(*self.all, self.local); }
+
+// How far a rank has read the ring from a device. By the leader, as the two below.
+MP_DEVICE RankPosition* position_in_control(const Ranks& all, std::uint32_t local, std::uint32_t device) {
+    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices + device;
+}
+MP_DEVICE const RankPosition& position_of(const Desk& all, std::uint32_t local, std::uint32_t device) {
+    return device < desk_devices ? all.read[device] : *position_in_control(all, local, device);
+}
+MP_DEVICE void set_position(Desk& all, std::uint32_t local, std::uint32_t device, std::uint64_t RankPosition::* part, std::uint64_t value) {
+    position_in_control(all, local, device)->*part = value;
+    if (device < desk_devices) all.read[device].*part = value;
+}
+
+// The rank's queue has these from now on. By the leader.
+MP_DEVICE void set_queue(Desk& all, std::uint32_t local, std::uint64_t first, std::uint32_t held) {
+    RankState* state = state_of(all, local);
+    state->first = all.queue_first = first;
+    state->count = all.queued = held;
+}
+
+// What the leader finds at its desk when its kernel begins.
+MP_DEVICE void lay_out(Desk& all, std::uint32_t local) {
+    all.turn = 0;
+    const RankState* state = state_of(all, local);
+    all.queue_first = state->first;
+    all.queued = static_cast<std::uint32_t>(state->count);
+    for (std::uint32_t device = 0; device < all.devices && device < desk_devices; ++device) all.read[device] = *position_in_control(all, local, device);
+}
 
 MP_DEVICE void forget_routes(Desk& desk) {
     for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0, 0};
