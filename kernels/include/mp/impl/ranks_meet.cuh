@@ -133,7 +133,7 @@ MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
         // All that were sent are here, if not all in the queue.
         for (bool more = true; more;) {
             more = !take_all_in(*self.all, self.local);
-            const Queue queue = queue_of(*self.all, self.local);
+            const Queue queue = queue_of(*self.all);
             std::uint32_t kept = 0;
             for (std::uint32_t i = 0; i < queue.held; ++i) {
                 const std::uint64_t label = queue[i];
@@ -144,7 +144,7 @@ MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
                 report_rank(all, self.rank, {no_room, rank_free, nobody, window, nobody, nobody, 1, 0, kept, 0});
                 more = false;
             }
-            set_queue(*self.all, self.local, queue.first, kept);
+            set_queue(*self.all, queue.first, kept);
         }
         publish(self, team, window, {0, 0});
         (team == Team::world ? state->world_windows : state->device_windows) &= ~(std::uint64_t{1} << window % rank_windows);

@@ -22,8 +22,8 @@ struct Queue {
 
     MP_DEVICE std::uint64_t& operator[](std::uint32_t number) const { return words[(static_cast<std::uint32_t>(first) + number) & (room - 1)]; }
 };
-MP_DEVICE Queue queue_of(const Desk& all, std::uint32_t local) {
-    return {at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill, all.spill, all.queued, all.queue_first};
+MP_DEVICE Queue queue_of(const Desk& all) {
+    return {at<std::uint64_t>(all.queue_at), all.spill, all.queued, all.queue_first};
 }
 
 // How looks for notifications ended: several may be so.
@@ -43,18 +43,29 @@ MP_DEVICE bool is_to_be_told(std::uint32_t slots, std::uint64_t next, std::uint6
     return (next ^ told) >= (half == 0 ? 1 : half);
 }
 
+// The device from which what is wanted comes; `nobody` if it may come from any.
+MP_DEVICE std::uint32_t home_of(Desk& all, const Wanted& wanted) {
+    if (all.devices == 1 || wanted.source == any_source) return nobody;
+    // Mostly somebody whom this rank notifies, too.
+    const Route& route = route_at(all, wanted.window, wanted.source);
+    return leads_to(route, wanted.window, wanted.source) ? route.device : device_of(all, wanted.source);
+}
+// Looks at the ring of that device for each look at another one, for which somebody may wait who sends.
+constexpr std::uint32_t looks_at_home = 8;
+
 // Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; of those that are in
 // the queue `matched` do. If nothing else is in it, they are taken out at once, unless they are to stay; the last one need not go in. By the
 // leader. It calls nothing, and nor does who calls it before it has ended, so that all it works with stays in registers; what is
 // only wanted if something has come is not kept there. While nothing comes it is a load and a few instructions a look, since others compute beside it.
-MP_DEVICE Came take_in(Desk& all, std::uint32_t local, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay, std::uint32_t looks,
-                       unsigned doze_ns) {
+MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, std::uint32_t wanted, bool stay, std::uint32_t home,
+                       std::uint32_t looks, unsigned doze_ns) {
     const std::uint32_t devices = all.devices, slots = all.slots, held_before = all.queued;
-    const Packet* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * devices * slots;
+    const auto* rings = at<const Packet>(all.rings_at);
     // Where enough may be found before all have been looked at, no device is always the last.
-    std::uint32_t device = devices == 1 ? 0 : all.turn;
+    std::uint32_t turn = devices == 1 ? 0 : all.turn;
+    std::uint32_t device = home < devices ? home : turn;
     std::uint32_t how = 0, held = held_before;
-    std::uint64_t next = position_of(all, local, device).next;
+    std::uint64_t next = position_of(all, device).next;
     const auto place = [=](std::uint32_t device, std::uint64_t number) {
         return rings + (std::uint64_t{device} * slots + (static_cast<std::uint32_t>(number) & (slots - 1)));
     };
@@ -73,7 +84,7 @@ MP_DEVICE Came take_in(Desk& all, std::uint32_t local, const Filter& filter, std
                     how = came_full;
                     break;
                 } else {
-                    queue_of(all, local)[held++] = packet.data;
+                    queue_of(all)[held++] = packet.data;
                     if (matched + takes == wanted) how = came_others;
                 }
                 matched += takes;
@@ -82,43 +93,45 @@ MP_DEVICE Came take_in(Desk& all, std::uint32_t local, const Filter& filter, std
                 slot = place(device, next);
                 packet = load_packet(slot);
             } while (packet.epoch == next + 1);
-            set_position(all, local, device, &RankPosition::next, next);
+            set_position(all, device, &RankPosition::next, next);
             if (is_to_be_told(slots, next, before)) how |= came_read;
         }
-        device = device + 1 == devices ? 0 : device + 1;
         if (how != 0) break;
         if (doze_ns == 0)
             pause();
         else
             doze(doze_ns);
         if (--left == 0) break;
-        if (devices != 1) {
-            next = position_of(all, local, device).next;
-            slot = place(device, next);
-        }
+        if (devices == 1) continue;
+        if (home >= devices || left % looks_at_home == 0) turn = turn + 1 == devices ? 0 : turn + 1;
+        const std::uint32_t other = home >= devices || left % looks_at_home == 0 ? turn : home;
+        if (other == device) continue;
+        device = other;
+        next = position_of(all, device).next;
+        slot = place(device, next);
     }
-    if (devices != 1) all.turn = device;
+    if (devices != 1) all.turn = turn + 1 == devices ? 0 : turn + 1;
     if ((how & came_taken) != 0) {
-        if (MP_RARELY(held_before != 0)) set_queue(all, local, all.queue_first, 0);
+        if (MP_RARELY(held_before != 0)) set_queue(all, all.queue_first, 0);
         fence_for(acquire, devices == 1);
     } else if (held != held_before) {
-        set_queue(all, local, all.queue_first, held);
+        set_queue(all, all.queue_first, held);
     }
     return {matched, how};
 }
 // The same, called.
-MP_COLD Came take_more_in(Desk& all, std::uint32_t local, const Filter filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
-                          std::uint32_t looks, unsigned doze_ns) {
-    return take_in(all, local, filter, matched, wanted, stay, looks, doze_ns);
+MP_COLD Came take_more_in(Desk& all, const Filter filter, std::uint32_t matched, std::uint32_t wanted, bool stay,
+                          std::uint32_t home, std::uint32_t looks, unsigned doze_ns) {
+    return take_in(all, filter, matched, wanted, stay, home, looks, doze_ns);
 }
 
 // Tells devices how far their rings have been read, where that is time.
 MP_COLD void tell_read(Desk& all, std::uint32_t local) {
     for (std::uint32_t device = 0; device < all.devices; ++device) {
-        const RankPosition position = position_of(all, local, device);
+        const RankPosition position = position_of(all, device);
         const std::uint64_t next = position.next;
         if (!is_to_be_told(all.slots, next, position.told)) continue;
-        set_position(all, local, device, &RankPosition::told, next);
+        set_position(all, device, &RankPosition::told, next);
         // The slots have been read before they are given back.
         (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
     }
@@ -127,7 +140,7 @@ MP_COLD void tell_read(Desk& all, std::uint32_t local) {
 // Takes all in. False if there was no room for all.
 MP_COLD bool take_all_in(Desk& all, std::uint32_t local) {
     for (;;) {
-        const Came came = take_more_in(all, local, {~std::uint64_t{0}, ~std::uint64_t{0}}, 0, ~std::uint32_t{0}, true, 1, 0);
+        const Came came = take_more_in(all, {~std::uint64_t{0}, ~std::uint64_t{0}}, 0, ~std::uint32_t{0}, true, nobody, 1, 0);
         if ((came.how & came_read) != 0) tell_read(all, local);
         if ((came.how & came_full) != 0) return false;
         if (came.how == 0) return true;
@@ -305,19 +318,19 @@ MP_DEVICE bool is_known(const Ranks& all, const Wanted& wanted, std::uint32_t co
 }
 
 // The beginning of a wait, and mostly all of it: what is wanted is the first of the queue, or it comes soon, and nothing else before it. By the leader.
-MP_COLD Came take_soon(Desk& all, std::uint32_t local, const Wanted wanted, std::uint32_t count, bool stay, std::uint32_t looks) {
+MP_COLD Came take_soon(Desk& all, const Wanted wanted, std::uint32_t count, bool stay, std::uint32_t looks) {
     if (!is_known(all, wanted, count)) return {0, came_bad};
     const Filter filter = filter_of(wanted);
-    const Queue queue = queue_of(all, local);
+    const Queue queue = queue_of(all);
     // More are looked through elsewhere, many at once.
     constexpr std::uint32_t few = 8;
     if (queue.held > few) return {0, 0};
     std::uint32_t matched = 0, looked = 0;
     MP_NO_UNROLL
     for (; looked < queue.held && matched < count; ++looked) matched += filter.takes(queue[looked]);
-    if (matched < count) return take_in(all, local, filter, matched, count, stay, looks, 0);
+    if (matched < count) return take_in(all, filter, matched, count, stay, looks == 1 ? nobody : home_of(all, wanted), looks, 0);
     if (looked != count || stay) return {matched, came_others};
-    set_queue(all, local, queue.first + count, queue.held - count);
+    set_queue(all, queue.first + count, queue.held - count);
     fence_for(acquire, all.devices == 1);
     return {matched, came_taken};
 }
@@ -326,13 +339,14 @@ MP_COLD Came take_soon(Desk& all, std::uint32_t local, const Wanted wanted, std:
 MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
     Desk& all = *self.all;
     const Filter filter = filter_of(wanted);
-    Looked found = look_through(queue_of(all, self.local), filter, count);
+    Looked found = look_through(queue_of(all), filter, count);
     std::uint32_t matched = found.matched;
     WaitResult result = {ok, count, 0};
     Found clock = {};
     bool full = false;
     for (Rounds rounds; matched < count;) {
-        const Came came = take_more_in(all, self.local, filter, matched, count, out != nullptr, patience.waits ? polls_between_clocks : 1, rounds.doze_ns);
+        const Came came = take_more_in(all, filter, matched, count, out != nullptr, patience.waits ? home_of(all, wanted) : nobody,
+                                       patience.waits ? polls_between_clocks : 1, rounds.doze_ns);
         if ((came.how & came_read) != 0) tell_read(all, self.local);
         if ((came.how & came_taken) != 0) return result;
         matched = came.matched;
@@ -348,12 +362,12 @@ MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_
         if (rounds.next()) clock = look_now(patience.bounds, clock);
     }
     if (matched == count) {
-        const Queue queue = queue_of(all, self.local);
+        const Queue queue = queue_of(all);
         // First, so that it does not wait for what is stored below.
         fence_for(acquire, all.devices == 1);
         // If nothing was before them, nothing moves.
         const std::uint64_t first = found.looked != count || out != nullptr ? take_out(queue, filter, found, count, out) : queue.first + count;
-        set_queue(all, self.local, first, queue.held - count);
+        set_queue(all, first, queue.held - count);
         return {ok, count, 0};
     }
     if (full) result.status = no_room;
@@ -380,7 +394,7 @@ MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t 
     if (count == 0) return {ok, 0, 0};
     Came came = {count, came_taken};
     if (block().leads())
-        came = take_soon(*self.all, self.local, wanted, count, out != nullptr, patience.waits ? polls_between_clocks : 1);
+        came = take_soon(*self.all, wanted, count, out != nullptr, patience.waits ? polls_between_clocks : 1);
     // The vote is the barrier.
     if (MP_RARELY(uniform(block().any(came.how != came_taken)))) return take_rest(self, wanted, count, out, patience, came);
     return {ok, count, 0};

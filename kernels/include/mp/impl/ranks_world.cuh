@@ -177,37 +177,41 @@ struct Desk : Ranks {
     std::uint32_t queued;
     std::uint64_t queue_first;
     RankPosition read[desk_devices];  // of the first devices
+    // Where the rank's state, its positions, its rings and its queue are.
+    std::uint64_t state_at, positions_at, rings_at, queue_at;
 };
 
-MP_DEVICE RankState* state_of(const Ranks& all, std::uint32_t local) { return at<RankState>(all.control + all.states) + local; }
-MP_DEVICE RankState* state_of(const Rank& self) { return state_of(*self.all, self.local); }
+MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->state_at); }
 
-// How far a rank has read the ring from a device. By the leader, as the two below.
-MP_DEVICE RankPosition* position_in_control(const Ranks& all, std::uint32_t local, std::uint32_t device) {
-    return at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices + device;
+// How far a rank has read the ring from a device. By the leader, as what follows.
+MP_DEVICE const RankPosition& position_of(const Desk& all, std::uint32_t device) {
+    return device < desk_devices ? all.read[device] : at<const RankPosition>(all.positions_at)[device];
 }
-MP_DEVICE const RankPosition& position_of(const Desk& all, std::uint32_t local, std::uint32_t device) {
-    return device < desk_devices ? all.read[device] : *position_in_control(all, local, device);
-}
-MP_DEVICE void set_position(Desk& all, std::uint32_t local, std::uint32_t device, std::uint64_t RankPosition::* part, std::uint64_t value) {
-    position_in_control(all, local, device)->*part = value;
+MP_DEVICE void set_position(Desk& all, std::uint32_t device, std::uint64_t RankPosition::* part, std::uint64_t value) {
+    at<RankPosition>(all.positions_at)[device].*part = value;
     if (device < desk_devices) all.read[device].*part = value;
 }
 
-// The rank's queue has these from now on. By the leader.
-MP_DEVICE void set_queue(Desk& all, std::uint32_t local, std::uint64_t first, std::uint32_t held) {
-    RankState* state = state_of(all, local);
+// The rank's queue has these from now on.
+MP_DEVICE void set_queue(Desk& all, std::uint64_t first, std::uint32_t held) {
+    auto* state = at<RankState>(all.state_at);
     state->first = all.queue_first = first;
     state->count = all.queued = held;
 }
 
 // What the leader finds at its desk when its kernel begins.
 MP_DEVICE void lay_out(Desk& all, std::uint32_t local) {
+    const std::uint64_t rings = std::uint64_t{local} * all.devices;
+    all.state_at = all.control + all.states + local * sizeof(RankState);
+    all.positions_at = all.control + all.positions + rings * sizeof(RankPosition);
+    all.rings_at = all.control + all.rings + rings * all.slots * sizeof(Packet);
+    all.queue_at = all.control + all.queues + std::uint64_t{local} * all.spill * sizeof(std::uint64_t);
     all.turn = 0;
-    const RankState* state = state_of(all, local);
+    const auto* state = at<const RankState>(all.state_at);
     all.queue_first = state->first;
     all.queued = static_cast<std::uint32_t>(state->count);
-    for (std::uint32_t device = 0; device < all.devices && device < desk_devices; ++device) all.read[device] = *position_in_control(all, local, device);
+    for (std::uint32_t device = 0; device < all.devices && device < desk_devices; ++device)
+        all.read[device] = at<const RankPosition>(all.positions_at)[device];
 }
 
 MP_DEVICE void forget_routes(Desk& desk) {
