@@ -191,6 +191,7 @@ cases! {
     device_ranks_name_the_one_that_does_not_come,
     device_ranks_of_a_lost_world_end,
     device_ranks_of_a_step_ahead_count_only_if_windows_are_any,
+    device_ranks_of_more_devices_than_a_desk_has_room_for,
     device_ranks_open_no_more_windows_than_there_are_numbers,
     device_ranks_open_windows_of_any_kind_and_use_their_numbers_again,
     device_ranks_overwrite_nothing_when_no_credit_comes,

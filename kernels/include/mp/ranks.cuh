@@ -50,7 +50,8 @@ namespace impl {
 struct Desk;
 }
 
-// A rank, as its block uses it. Each thread has its own, or the block one in shared memory; what changes is in the device's memory.
+// A rank, as its block uses it. Each thread has its own, or the block one in shared memory; what changes is in the device's memory, and what
+// the leader reads at each call in the block's own, too.
 struct Rank {
     impl::Desk* all;      // the world, in the block's own memory
     std::uint32_t rank;   // in the world

@@ -283,6 +283,20 @@ CASE(device_ranks_in_a_crowd_lose_nothing) {
     }
 }
 
+// How far rings were read is at hand for the first devices alone, and in the devices' memory for all: also for the next kernel.
+CASE(device_ranks_of_more_devices_than_a_desk_has_room_for) {
+    for (const uint32_t slots : {1, 16}) {
+        Shape shape;
+        shape.devices = mp::impl::desk_devices + 1, shape.ranks = 1, shape.slots = slots, shape.spill = 512;
+        RanksWorld world(shape);
+        for (int kernel = 0; kernel < 2; ++kernel) {
+            world.pass(ranks_flood, 3);
+            world.pass(ranks_matching, 1);
+            world.pass(ranks_crowd, 5);
+        }
+    }
+}
+
 CASE(device_ranks_wait_for_one_that_starts_late) { pass_all(shapes(), ranks_late, 50'000'000); }
 
 CASE(device_ranks_take_nothing_when_they_are_too_late) {

@@ -27,11 +27,11 @@ MP_DEVICE Queue queue_of(const Desk& all) {
 }
 
 // How looks for notifications ended: several may be so.
-constexpr std::uint32_t came_taken = 1;   // As many as were wanted, and they are out of the queue.
-constexpr std::uint32_t came_full = 2;    // The queue has no room for what has come.
-constexpr std::uint32_t came_read = 4;    // Half a ring was read: its senders are to be told.
-constexpr std::uint32_t came_bad = 8;     // No notification has what is wanted, or the queue would not hold so many.
-constexpr std::uint32_t came_others = 16; // Those that are wanted are in the queue, with others among them, or to be said which.
+constexpr std::uint32_t came_taken = 1;    // As many as were wanted, and they are out of the queue.
+constexpr std::uint32_t came_full = 2;     // The queue has no room for what has come.
+constexpr std::uint32_t came_read = 4;     // Half a ring was read: its senders are to be told.
+constexpr std::uint32_t came_bad = 8;      // No notification has what is wanted, or the queue would not hold so many.
+constexpr std::uint32_t came_others = 16;  // Those that are wanted are in the queue, with others among them, or to be said which.
 struct Came {
     std::uint32_t matched;  // of those in the queue
     std::uint32_t how;
