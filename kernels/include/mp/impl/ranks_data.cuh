@@ -31,7 +31,7 @@ MP_COLD WaitResult notify_rest(const Rank self, Route& route, const Transfer wha
     return {ok, 1, 0};
 }
 
-// The same of a device behind a NIC, of rows; `theirs` is an address of that device.
+// A call for a device behind a NIC, of rows; `theirs` is an address of that device.
 MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer what, std::uint64_t theirs, const Rows rows) {
     const Ranks& all = *self.all;
     const Window window = window_over(all, all.memories);

@@ -116,12 +116,12 @@ MP_COLD WaitResult create(const Rank self, Team team, const void* base, std::uin
 }
 
 MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
-    const Ranks& all = *self.all;
+    Desk& all = *self.all;
     RankState* state = state_of(self);
     const Team team = window < rank_windows ? Team::world : Team::device;
     bool open = false;
     block().sync();
-    if (block().leads()) forget_routes(*self.all);
+    if (block().leads()) forget_routes(all);
     if (block().leads() && window < 2 * rank_windows)
         open = ((window < rank_windows ? state->world_windows : state->device_windows) >> window % rank_windows & 1) != 0;
     if (!block().any(open)) return refuse_rank(self, rank_free, nobody, window, nobody, 0, 0, 0);
@@ -132,8 +132,8 @@ MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
         const Filter filter = filter_of({window, any_source, any_tag});
         // All that were sent are here, if not all in the queue.
         for (bool more = true; more;) {
-            more = !take_all_in(*self.all, self.local);
-            const Queue queue = queue_of(*self.all);
+            more = !take_all_in(all, self.local);
+            const Queue queue = queue_of(all);
             std::uint32_t kept = 0;
             for (std::uint32_t i = 0; i < queue.held; ++i) {
                 const std::uint64_t label = queue[i];
@@ -144,7 +144,7 @@ MP_COLD WaitResult free(const Rank self, std::uint32_t window) {
                 report_rank(all, self.rank, {no_room, rank_free, nobody, window, nobody, nobody, 1, 0, kept, 0});
                 more = false;
             }
-            set_queue(*self.all, queue.first, kept);
+            set_queue(all, queue.first, kept);
         }
         publish(self, team, window, {0, 0});
         (team == Team::world ? state->world_windows : state->device_windows) &= ~(std::uint64_t{1} << window % rank_windows);

@@ -103,8 +103,9 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
             doze(doze_ns);
         if (--left == 0) break;
         if (devices == 1) continue;
-        if (home >= devices || left % looks_at_home == 0) turn = turn + 1 == devices ? 0 : turn + 1;
-        const std::uint32_t other = home >= devices || left % looks_at_home == 0 ? turn : home;
+        const bool aside = home >= devices || left % looks_at_home == 0;
+        if (aside) turn = turn + 1 == devices ? 0 : turn + 1;
+        const std::uint32_t other = aside ? turn : home;
         if (other == device) continue;
         device = other;
         next = position_of(all, device).next;
