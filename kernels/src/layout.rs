@@ -467,6 +467,16 @@ shared_structs! {
         pub nic: u64,
     }
 
+    /// What loads and stores reach of a rank's share of a window: all zeros if it is behind a NIC.
+    pub struct MappedPart {
+        /// The memory.
+        pub memory: u64,
+        /// Its length in bytes.
+        pub bytes: u64,
+        /// Its signals, as in `WindowPart`.
+        pub signals: u64,
+    }
+
     /// How a rank's share of a window is reached through a NIC.
     pub struct NicPart {
         /// Address of the `Context`s to the rank. What all blocks must keep in one order goes by the first.
@@ -505,9 +515,9 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
-        /// The first rows of `parts`, of as many ranks as there are: whoever has the window in a kernel's constants finds them there
-        /// quicker than in memory.
-        pub near: [WindowPart; NEAR_RANKS as usize],
+        /// Of the first ranks, of as many as there are, what loads and stores reach: whoever has the window in a kernel's constants
+        /// finds it there quicker than in memory.
+        pub near: [MappedPart; NEAR_RANKS as usize],
     }
 
     /// The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's

@@ -559,6 +559,20 @@ static_assert(offsetof(WindowPart, bytes) == 8);
 static_assert(offsetof(WindowPart, signals) == 16);
 static_assert(offsetof(WindowPart, nic) == 24);
 
+// What loads and stores reach of a rank's share of a window: all zeros if it is behind a NIC.
+struct MappedPart {
+    // The memory.
+    std::uint64_t memory;
+    // Its length in bytes.
+    std::uint64_t bytes;
+    // Its signals, as in `WindowPart`.
+    std::uint64_t signals;
+};
+static_assert(sizeof(MappedPart) == 24 && alignof(MappedPart) == 8);
+static_assert(offsetof(MappedPart, memory) == 0);
+static_assert(offsetof(MappedPart, bytes) == 8);
+static_assert(offsetof(MappedPart, signals) == 16);
+
 // How a rank's share of a window is reached through a NIC.
 struct NicPart {
     // Address of the `Context`s to the rank. What all blocks must keep in one order goes by the first.
@@ -607,11 +621,11 @@ struct Window {
     std::uint64_t timeout_ns;
     // Its `WaitReport`; 0: there is none.
     std::uint64_t report;
-    // The first rows of `parts`, of as many ranks as there are: whoever has the window in a kernel's constants finds them there
-    // quicker than in memory.
-    WindowPart near[8];
+    // Of the first ranks, of as many as there are, what loads and stores reach: whoever has the window in a kernel's constants
+    // finds it there quicker than in memory.
+    MappedPart near[8];
 };
-static_assert(sizeof(Window) == 312 && alignof(Window) == 8);
+static_assert(sizeof(Window) == 248 && alignof(Window) == 8);
 static_assert(offsetof(Window, parts) == 0);
 static_assert(offsetof(Window, ranks) == 8);
 static_assert(offsetof(Window, rank) == 16);
@@ -932,7 +946,7 @@ struct CollectiveState {
     // each rank.
     Window window;
 };
-static_assert(sizeof(CollectiveState) == 576 && alignof(CollectiveState) == 8);
+static_assert(sizeof(CollectiveState) == 512 && alignof(CollectiveState) == 8);
 static_assert(offsetof(CollectiveState, ring) == 0);
 static_assert(offsetof(CollectiveState, met) == 32);
 static_assert(offsetof(CollectiveState, reserved) == 40);
@@ -970,14 +984,14 @@ struct ShmemWorld {
     // What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
     Collective meeting;
 };
-static_assert(sizeof(ShmemWorld) == 584 && alignof(ShmemWorld) == 8);
+static_assert(sizeof(ShmemWorld) == 520 && alignof(ShmemWorld) == 8);
 static_assert(offsetof(ShmemWorld, heap) == 0);
-static_assert(offsetof(ShmemWorld, base) == 312);
-static_assert(offsetof(ShmemWorld, all) == 320);
-static_assert(offsetof(ShmemWorld, shared) == 344);
-static_assert(offsetof(ShmemWorld, made) == 368);
-static_assert(offsetof(ShmemWorld, made_end) == 376);
-static_assert(offsetof(ShmemWorld, meeting) == 384);
+static_assert(offsetof(ShmemWorld, base) == 248);
+static_assert(offsetof(ShmemWorld, all) == 256);
+static_assert(offsetof(ShmemWorld, shared) == 280);
+static_assert(offsetof(ShmemWorld, made) == 304);
+static_assert(offsetof(ShmemWorld, made_end) == 312);
+static_assert(offsetof(ShmemWorld, meeting) == 320);
 
 // Pieces of large blocks in one lane between this rank and another, modulo 2^32.
 struct LaneCounters {

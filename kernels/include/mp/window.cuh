@@ -38,42 +38,44 @@ MP_DEVICE WordAt word(std::uint64_t at) { return {at}; }
 
 namespace impl {
 
-// A place in a rank's share, if there is one: an address of this GPU, or of the rank if it is behind a NIC, and `nic` not 0.
-struct Place {
-    std::uint64_t address;
-    std::uint64_t nic;
-    bool is_there;
-};
-// What a rank's share is, all zeros if there is no such rank. Of the first ones the handle says it, of the others the table.
-MP_DEVICE WindowPart row_of(const Window& window, std::uint64_t rank) {
+// What loads and stores reach of a rank's share, all zeros if that is nothing. Of the first ranks the handle says it, of the others
+// the table. What is not found here is looked for anew by what is called then: behind a NIC, or nowhere.
+MP_DEVICE MappedPart mapped_part(const Window& window, std::uint64_t rank) {
     if (rank < near_ranks) return window.near[rank];
     if (rank >= window.ranks) return {};
     // Asked for at once, so that a loop of calls asks once.
     const WindowPart* part = at<const WindowPart>(window.parts) + rank;
-    return {fixed(part->memory), fixed(part->bytes), fixed(part->signals), fixed(part->nic)};
+    if (fixed(part->nic) != 0) return {};
+    return {fixed(part->memory), fixed(part->bytes), fixed(part->signals)};
 }
-MP_DEVICE Place place_in(const WindowPart& row, std::uint64_t at, std::uint64_t bytes) {
-    return {row.memory + at, row.nic, row.memory != 0 && bytes <= row.bytes && at <= row.bytes - bytes};
-}
-MP_DEVICE Place place_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    return place_in(row_of(window, rank), at, bytes);
-}
-MP_DEVICE Place signal_place_in(const Window& window, const WindowPart& row, std::uint64_t signal) {
-    return {row.signals + signal * signal_stride, row.nic, row.signals != 0 && signal < window.signals};
+// All of it, all zeros if there is no such rank.
+MP_DEVICE WindowPart whole_part(const Window& window, std::uint64_t rank) {
+    const WindowPart* part = part_of(window, rank);
+    return part != nullptr ? *part : WindowPart{};
 }
 
-// Where the word of `bytes` bytes at byte `at` of a rank is.
-MP_DEVICE Place word_in(const WindowPart& row, std::uint64_t at, std::uint64_t bytes) {
-    const Place place = place_in(row, at, bytes);
-    return {place.address, place.nic, place.is_there && place.address % bytes == 0};
+// A place in a rank's share, if there is one: an address of this GPU, or of the rank if the share is behind a NIC.
+struct Place {
+    std::uint64_t address;
+    bool is_there;
+};
+template <class Share>
+MP_DEVICE Place range_in(const Share& share, std::uint64_t at, std::uint64_t bytes) {
+    return {share.memory + at, share.memory != 0 && bytes <= share.bytes && at <= share.bytes - bytes};
 }
-MP_DEVICE Place word_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    return word_in(row_of(window, rank), at, bytes);
+// The word of `bytes` bytes, a power of two, at byte `at`, a multiple of them.
+template <class Share>
+MP_DEVICE Place word_in(const Share& share, std::uint64_t at, std::uint64_t bytes) {
+    const std::uint64_t last = bytes - 1;
+    return {share.memory + at, ((share.memory | at) & last) == 0 && (at | last) < share.bytes};
 }
-MP_DEVICE Place signal_place_in(const Window&, const WindowPart& row, WordAt word) { return word_in(row, word.at, 8); }
-template <class Signal>
-MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, Signal signal) {
-    return signal_place_in(window, row_of(window, rank), signal);
+template <class Share>
+MP_DEVICE Place signal_place_in(const Window& window, const Share& share, std::uint64_t signal) {
+    return {share.signals + signal * signal_stride, share.signals != 0 && signal < window.signals};
+}
+template <class Share>
+MP_DEVICE Place signal_place_in(const Window&, const Share& share, WordAt word) {
+    return word_in(share, word.at, 8);
 }
 // What chooses the context of a put that blocks share.
 MP_DEVICE std::uint64_t number_of(std::uint64_t signal) { return signal; }
@@ -90,23 +92,13 @@ MP_COLD bool no_place(Group group, const Window& window, std::uint64_t rank, std
         (void)refuse(group, window.report, out_of_range, at, bytes, part->bytes);
     return inside && bytes == 0;
 }
-// The same of a call that then raises a signal.
-template <class Group>
-MP_COLD bool signal_alone(Group group, const Window& window, std::uint64_t rank, std::uint64_t first, std::uint64_t bytes,
-                          const Place word, std::uint64_t value) {
-    if (!no_place(group, window, rank, first, bytes)) return false;
-    if (word.nic != 0)
-        return put_by_nic(group, window, *part_of(window, rank), block_rank(), 0, nullptr, 0, word.address, value);
-    mp::signal(group, at<std::uint64_t>(word.address), value);
-    return true;
-}
 template <class Group>
 MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal) {
     if (part_of(window, rank) == nullptr) return refuse(group, window.report, no_such_rank, rank, 1, window.ranks).status;
     return refuse(group, window.report, no_such_signal, signal, 1, window.signals).status;
 }
 MP_COLD bool no_word(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    if (!place_in(window, rank, at, bytes).is_there) return no_place(thread(), window, rank, at, bytes);
+    if (!range_in(whole_part(window, rank), at, bytes).is_there) return no_place(thread(), window, rank, at, bytes);
     (void)refuse(thread(), window.report, not_atomic, at, bytes, 0);
     return false;
 }
@@ -114,7 +106,7 @@ template <class Group>
 MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t rank, WordAt word) {
     if (group.leads()) (void)no_word(window, rank, word.at, 8);
     if (part_of(window, rank) == nullptr) return no_such_rank;
-    return place_in(window, rank, word.at, 8).is_there ? not_atomic : out_of_range;
+    return range_in(whole_part(window, rank), word.at, 8).is_there ? not_atomic : out_of_range;
 }
 
 }  // namespace impl
@@ -122,14 +114,14 @@ MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t ra
 // Where bytes `at` … `at + bytes` of a rank's share are; null if they are not all in it, or behind a NIC. Loads and stores
 // through it are ordered by signals only.
 MP_DEVICE void* address_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    const impl::Place place = impl::place_in(window, rank, at, bytes);
-    return place.is_there && place.nic == 0 ? impl::at<void>(place.address) : nullptr;
+    const impl::Place place = impl::range_in(impl::mapped_part(window, rank), at, bytes);
+    return place.is_there ? impl::at<void>(place.address) : nullptr;
 }
 
 // Signal number `signal` of a rank; null if there is none, or it is behind a NIC.
 MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
-    const impl::Place place = impl::signal_place_in(window, rank, signal);
-    return place.is_there && place.nic == 0 ? impl::at<std::uint64_t>(place.address) : nullptr;
+    const impl::Place place = impl::signal_place_in(window, impl::mapped_part(window, rank), signal);
+    return place.is_there ? impl::at<std::uint64_t>(place.address) : nullptr;
 }
 
 namespace impl {
@@ -165,15 +157,29 @@ namespace impl {
 template <class Group>
 MP_COLD bool put_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from, std::uint64_t bytes,
                       Part part) {
-    const Place to = place_in(window, rank, at, bytes);
+    const WindowPart share = whole_part(window, rank);
+    const Place to = range_in(share, at, bytes);
     if (!to.is_there) return no_place(group, window, rank, at, bytes);
-    if (to.nic != 0) {
+    if (share.nic != 0) {
         const Span span = span_of(bytes, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first;
-        return put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address + span.first, first, span.bytes, 0, 0);
+        return put_by_nic(group, window, share, block_rank(), to.address + span.first, first, span.bytes, 0, 0);
     }
     copy_long(turn_of(group, part), impl::at<void>(to.address), from, bytes);
     return true;
+}
+
+// Rows by a NIC, or refused.
+template <class Group>
+MP_COLD bool put_rows_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from, const Rows rows,
+                           Part part) {
+    const WindowPart share = whole_part(window, rank);
+    const std::uint64_t extent = extent_of(rows.bytes, rows.count, rows.there);
+    const Place to = range_in(share, at, extent);
+    if (!to.is_there || extent == 0) return no_place(group, window, rank, at, extent);
+    const Span span = span_of(rows.count, part);
+    const auto* first = static_cast<const unsigned char*>(from) + span.first * rows.here;
+    return put_rows_by_nic(group, window, share, to.address + span.first * rows.there, first, rows_of(rows, span));
 }
 
 }  // namespace impl
@@ -184,8 +190,8 @@ MP_COLD bool put_rest(Group group, const Window& window, std::uint64_t rank, std
 template <class Group>
 [[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    std::uint64_t bytes, Part part = Part{}) {
-    const impl::Place to = impl::place_in(window, rank, at, bytes);
-    if (to.is_there && to.nic == 0 && impl::copy_short(impl::turn_of(group, part), impl::at<void>(to.address), from, bytes)) return true;
+    const impl::Place to = impl::range_in(impl::mapped_part(window, rank), at, bytes);
+    if (to.is_there && impl::copy_short(impl::turn_of(group, part), impl::at<void>(to.address), from, bytes)) return true;
     return impl::put_rest(group, window, rank, at, from, bytes, part);
 }
 
@@ -195,15 +201,8 @@ template <class Group>
 [[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    const Rows& rows, Part part = Part{}) {
     const std::uint64_t extent = impl::extent_of(rows.bytes, rows.count, rows.there);
-    const impl::Place to = impl::place_in(window, rank, at, extent);
-    if (MP_RARELY(!to.is_there)) return impl::no_place(group, window, rank, at, extent);
-    if (extent == 0) return true;
-    if (MP_RARELY(to.nic != 0)) {
-        const impl::Span span = impl::span_of(rows.count, part);
-        const auto* first = static_cast<const unsigned char*>(from) + span.first * rows.here;
-        return impl::put_rows_by_nic(group, window, *part_of(window, rank), to.address + span.first * rows.there, first,
-                                     impl::rows_of(rows, span));
-    }
+    const impl::Place to = impl::range_in(impl::mapped_part(window, rank), at, extent);
+    if (MP_RARELY(!to.is_there)) return impl::put_rows_rest(group, window, rank, at, from, rows, part);
     impl::copy_rows(group, to.address, rows.there, impl::address_of(from), rows.here, rows, part);
     return true;
 }
@@ -213,15 +212,28 @@ namespace impl {
 // A get that is not short, or by a NIC, or refused.
 template <class Group>
 MP_COLD bool get_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to, std::uint64_t bytes, Part part) {
-    const Place from = place_in(window, rank, at, bytes);
+    const WindowPart share = whole_part(window, rank);
+    const Place from = range_in(share, at, bytes);
     if (!from.is_there) return no_place(group, window, rank, at, bytes);
-    if (from.nic != 0) {
+    if (share.nic != 0) {
         const Span span = span_of(bytes, part);
         auto* first = static_cast<unsigned char*>(to) + span.first;
-        return get_by_nic(group, window, *part_of(window, rank), from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
+        return get_by_nic(group, window, share, from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
     }
     copy_long(turn_of(group, part), to, impl::at<const void>(from.address), bytes);
     return true;
+}
+
+// Rows by a NIC, or refused.
+template <class Group>
+MP_COLD bool get_rows_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to, const Rows rows, Part part) {
+    const WindowPart share = whole_part(window, rank);
+    const std::uint64_t extent = extent_of(rows.bytes, rows.count, rows.there);
+    const Place from = range_in(share, at, extent);
+    if (!from.is_there || extent == 0) return no_place(group, window, rank, at, extent);
+    const Span span = span_of(rows.count, part);
+    auto* first = static_cast<unsigned char*>(to) + span.first * rows.here;
+    return get_by_nic(group, window, share, from.address + span.first * rows.there, first, rows_of(rows, span));
 }
 
 }  // namespace impl
@@ -232,9 +244,8 @@ MP_COLD bool get_rest(Group group, const Window& window, std::uint64_t rank, std
 template <class Group>
 [[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    std::uint64_t bytes, Part part = Part{}) {
-    const impl::Place from = impl::place_in(window, rank, at, bytes);
-    if (from.is_there && from.nic == 0 && impl::copy_short(impl::turn_of(group, part), to, impl::at<const void>(from.address), bytes))
-        return true;
+    const impl::Place from = impl::range_in(impl::mapped_part(window, rank), at, bytes);
+    if (from.is_there && impl::copy_short(impl::turn_of(group, part), to, impl::at<const void>(from.address), bytes)) return true;
     return impl::get_rest(group, window, rank, at, to, bytes, part);
 }
 
@@ -243,15 +254,8 @@ template <class Group>
 [[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    const Rows& rows, Part part = Part{}) {
     const std::uint64_t extent = impl::extent_of(rows.bytes, rows.count, rows.there);
-    const impl::Place from = impl::place_in(window, rank, at, extent);
-    if (MP_RARELY(!from.is_there)) return impl::no_place(group, window, rank, at, extent);
-    if (extent == 0) return true;
-    if (MP_RARELY(from.nic != 0)) {
-        const impl::Span span = impl::span_of(rows.count, part);
-        auto* first = static_cast<unsigned char*>(to) + span.first * rows.here;
-        return impl::get_by_nic(group, window, *part_of(window, rank), from.address + span.first * rows.there, first,
-                                impl::rows_of(rows, span));
-    }
+    const impl::Place from = impl::range_in(impl::mapped_part(window, rank), at, extent);
+    if (MP_RARELY(!from.is_there)) return impl::get_rows_rest(group, window, rank, at, to, rows, part);
     impl::copy_rows(group, impl::address_of(to), rows.here, from.address, rows.there, rows, part);
     return true;
 }
@@ -263,7 +267,7 @@ template <class Group>
 template <class Group>
 MP_DEVICE WaitResult flush(Group group, const Window& window, std::uint64_t rank) {
     if (MP_RARELY(rank >= window.ranks)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
-    if (MP_RARELY(impl::row_of(window, rank).nic != 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
+    if (MP_RARELY(impl::mapped_part(window, rank).memory == 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
     group.sync();
     return {ok, 0, 0};
 }
@@ -305,8 +309,8 @@ MP_COLD bool get_bytes(const Window& window, std::uint64_t rank, std::uint64_t a
 template <class T>
 [[nodiscard]] MP_DEVICE bool put_value(const Window& window, std::uint64_t rank, std::uint64_t at, T value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a value has 1, 2, 4 or 8 bytes");
-    const impl::Place to = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(!to.is_there || to.nic != 0)) return impl::put_bytes(window, rank, at, value);
+    const impl::Place to = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    if (MP_RARELY(!to.is_there)) return impl::put_bytes(window, rank, at, value);
     *impl::at<T>(to.address) = value;
     return true;
 }
@@ -315,11 +319,31 @@ template <class T>
 template <class T>
 [[nodiscard]] MP_DEVICE bool get_value(const Window& window, std::uint64_t rank, std::uint64_t at, T& value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a value has 1, 2, 4 or 8 bytes");
-    const impl::Place from = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(!from.is_there || from.nic != 0)) return impl::get_bytes(window, rank, at, value);
+    const impl::Place from = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    if (MP_RARELY(!from.is_there)) return impl::get_bytes(window, rank, at, value);
     value = *impl::at<const volatile T>(from.address);
     return true;
 }
+
+namespace impl {
+
+// Signals, and puts with one, by a NIC, or refused.
+template <class Group, class Signal>
+MP_COLD bool signal_rest(Group group, const Window& window, std::uint64_t rank, Signal signal, std::uint64_t value) {
+    const WindowPart share = whole_part(window, rank);
+    const Place word = signal_place_in(window, share, signal);
+    if (!word.is_there) return no_signal(group, window, rank, signal) == ok;
+    return put_by_nic(group, window, share, block_rank(), 0, nullptr, 0, word.address, value);
+}
+template <class Group, class Signal>
+MP_COLD bool signal_add_rest(Group group, const Window& window, std::uint64_t rank, Signal signal, std::uint64_t value) {
+    const WindowPart share = whole_part(window, rank);
+    const Place word = signal_place_in(window, share, signal);
+    if (!word.is_there) return no_signal(group, window, rank, signal) == ok;
+    return add_by_nic(group, window, share, word.address, value);
+}
+
+}  // namespace impl
 
 // Raises a rank's signal, by number or `word`, to `value`, larger than what it holds. Release at system scope after a barrier of the group: who
 // waits for it sees everything the group wrote before, wherever; through a NIC, everything the group put to that rank. One rank
@@ -327,10 +351,8 @@ template <class T>
 template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                     std::uint64_t value) {
-    const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(word.nic != 0))
-        return impl::put_by_nic(group, window, *part_of(window, rank), block_rank(), 0, nullptr, 0, word.address, value);
+    const impl::Place word = impl::signal_place_in(window, impl::mapped_part(window, rank), signal);
+    if (MP_RARELY(!word.is_there)) return impl::signal_rest(group, window, rank, signal, value);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -340,9 +362,8 @@ template <class Group, class Signal>
 template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool signal_add(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                         std::uint64_t value) {
-    const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(word.nic != 0)) return impl::add_by_nic(group, window, *part_of(window, rank), word.address, value);
+    const impl::Place word = impl::signal_place_in(window, impl::mapped_part(window, rank), signal);
+    if (MP_RARELY(!word.is_there)) return impl::signal_add_rest(group, window, rank, signal, value);
     mp::signal_add(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -352,24 +373,33 @@ template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal_add(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
                                             const void* from, std::uint64_t bytes, Signal signal,
                                             std::uint64_t value) {
-    if (MP_RARELY(!impl::signal_place_in(window, rank, signal).is_there))
+    if (MP_RARELY(!impl::signal_place_in(window, impl::whole_part(window, rank), signal).is_there))
         return impl::no_signal(group, window, rank, signal) == ok;
     return put(group, window, rank, at, from, bytes) && signal_add(group, window, rank, signal, value);
 }
 
 namespace impl {
 
+template <class Group, class Signal>
+MP_COLD bool put_signal_rest(Group group, const Window& window, std::uint64_t rank, std::uint64_t first, const void* from,
+                             std::uint64_t bytes, Signal signal, std::uint64_t value) {
+    const WindowPart share = whole_part(window, rank);
+    const Place to = range_in(share, first, bytes), word = signal_place_in(window, share, signal);
+    if (!word.is_there) return no_signal(group, window, rank, signal) == ok;
+    if (!to.is_there && !no_place(group, window, rank, first, bytes)) return false;
+    if (share.nic != 0)
+        return put_by_nic(group, window, share, block_rank(), to.address, from, to.is_there ? bytes : 0, word.address, value);
+    mp::signal(group, at<std::uint64_t>(word.address), value);
+    return true;
+}
+
 // put_signal with the word of `from`, if it is one, asked for before.
 template <class Group, class Signal>
 MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from, std::uint64_t bytes,
                           Signal signal, std::uint64_t value, const WordAhead& ahead) {
-    const WindowPart row = row_of(window, rank);
-    const Place to = place_in(row, at, bytes), word = signal_place_in(window, row, signal);
-    if (MP_RARELY(!word.is_there)) return no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(!to.is_there))
-        return signal_alone(group, window, rank, at, bytes, word, value);
-    if (MP_RARELY(to.nic != 0))
-        return put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address, from, bytes, word.address, value);
+    const MappedPart share = mapped_part(window, rank);
+    const Place to = range_in(share, at, bytes), word = signal_place_in(window, share, signal);
+    if (MP_RARELY(!to.is_there || !word.is_there)) return put_signal_rest(group, window, rank, at, from, bytes, signal, value);
     if (!ahead.store(to.address)) copy(group, impl::at<void>(to.address), from, bytes);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
@@ -384,30 +414,39 @@ template <class Group, class Signal>
     return impl::put_signal(group, window, rank, at, from, bytes, signal, value, impl::WordAhead(group, from, bytes));
 }
 
+namespace impl {
+
+// A part that could not be put is never signalled.
+template <class Signal>
+MP_COLD bool put_signal_rest(Block group, const Window& window, std::uint64_t rank, std::uint64_t first, const void* from,
+                             std::uint64_t bytes, Signal signal, std::uint64_t value, Part part, std::uint64_t* arrived) {
+    const WindowPart share = whole_part(window, rank);
+    const Place to = range_in(share, first, bytes), word = signal_place_in(window, share, signal);
+    if (!word.is_there) return no_signal(group, window, rank, signal) == ok;
+    const Span span = span_of(bytes, part);
+    const auto* mine = static_cast<const unsigned char*>(from) + span.first;
+    const bool put = to.is_there ? put_by_nic(group, window, share, number_of(signal), to.address + span.first, mine, span.bytes, 0, 0)
+                                 : no_place(group, window, rank, first, bytes);
+    if (!put || !last_block(arrived, part.count)) return put;
+    if (share.nic != 0) return put_by_nic(group, window, share, number_of(signal), 0, nullptr, 0, word.address, value);
+    if (group.leads()) store(at<std::uint64_t>(word.address), value, release, system);
+    return true;
+}
+
+}  // namespace impl
+
 // The same by several blocks with a part each; the last one signals. `arrived` as for last_block. Through a NIC all parts go by one
 // queue, which the signal's number chooses: the signal is behind them, and not behind what the blocks put before.
 template <class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank, std::uint64_t at,
                                         const void* from, std::uint64_t bytes, Signal signal, std::uint64_t value,
                                         Part part, std::uint64_t* arrived) {
-    const WindowPart row = impl::row_of(window, rank);
-    const impl::Place to = impl::place_in(row, at, bytes), word = impl::signal_place_in(window, row, signal);
-    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
-    bool put = true;
-    if (MP_RARELY(!to.is_there)) {
-        put = impl::no_place(group, window, rank, at, bytes);
-    } else if (MP_RARELY(to.nic != 0)) {
-        const impl::Span span = impl::span_of(bytes, part);
-        const auto* first = static_cast<const unsigned char*>(from) + span.first;
-        put = impl::put_by_nic(group, window, *part_of(window, rank), impl::number_of(signal), to.address + span.first, first, span.bytes, 0, 0);
-    } else {
-        copy(group, impl::at<void>(to.address), from, bytes, part);
-    }
-    // A part that could not be put is never signalled.
-    if (!put || !last_block(arrived, part.count)) return put;
-    if (MP_RARELY(word.nic != 0))
-        return impl::put_by_nic(group, window, *part_of(window, rank), impl::number_of(signal), 0, nullptr, 0, word.address, value);
-    if (group.leads()) store(impl::at<std::uint64_t>(word.address), value, release, system);
+    const MappedPart share = impl::mapped_part(window, rank);
+    const impl::Place to = impl::range_in(share, at, bytes), word = impl::signal_place_in(window, share, signal);
+    if (MP_RARELY(!to.is_there || !word.is_there))
+        return impl::put_signal_rest(group, window, rank, at, from, bytes, signal, value, part, arrived);
+    copy(group, impl::at<void>(to.address), from, bytes, part);
+    if (last_block(arrived, part.count) && group.leads()) store(impl::at<std::uint64_t>(word.address), value, release, system);
     return true;
 }
 
@@ -442,10 +481,10 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
 // rank writes it by put, signal or an atomic operation. At another place nobody waits: `not_atomic`.
 template <class Group, class Compare, class T>
 MP_DEVICE WaitResult wait(Group group, const Window& window, WordAt at, Compare compare, T value) {
-    const impl::Place word = impl::word_in(window, window.rank, at.at, sizeof(T));
+    const impl::Place word = impl::word_in(impl::mapped_part(window, window.rank), at.at, sizeof(T));
     if (MP_RARELY(!word.is_there)) {
         if (group.leads()) (void)impl::no_word(window, window.rank, at.at, sizeof(T));
-        const bool inside = impl::place_in(window, window.rank, at.at, sizeof(T)).is_there;
+        const bool inside = impl::range_in(impl::whole_part(window, window.rank), at.at, sizeof(T)).is_there;
         return {inside ? not_atomic : out_of_range, window.ranks, 0};
     }
     const auto* there = impl::at<const T>(word.address);
@@ -492,18 +531,47 @@ MP_DEVICE T fetch_by_lane(T* word, Kind kind, T value, Order order) {
     return fetch(word, kind, value, system, order);
 }
 
+// What a word held, if it was changed: by value, so that the caller's stays in a register.
+template <class T>
+struct Fetched {
+    T before;
+    bool done;
+
+    MP_DEVICE bool to(T& word) const {
+        if (done) word = before;
+        return done;
+    }
+};
+// Atomic operations by a NIC, or refused. `by_nic` is told the share and the address.
+template <class T, class ByNic>
+MP_DEVICE Fetched<T> word_rest(const Window& window, std::uint64_t rank, std::uint64_t at, const ByNic& by_nic) {
+    const WindowPart share = whole_part(window, rank);
+    const Place there = word_in(share, at, sizeof(T));
+    Fetched<T> fetched = {T{}, there.is_there};
+    if (there.is_there)
+        fetched.done = by_nic(share, there.address, fetched.before);
+    else
+        (void)no_word(window, rank, at, sizeof(T));
+    return fetched;
+}
+template <class T, class Kind>
+MP_COLD Fetched<T> fetch_rest(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value) {
+    return word_rest<T>(window, rank, at, [&](const WindowPart& share, std::uint64_t there, T& before) {
+        return fetch_by_nic(window, share, there, kind, value, before);
+    });
+}
+template <class T>
+MP_COLD Fetched<T> compare_swap_rest(const Window& window, std::uint64_t rank, std::uint64_t at, T expected, T value) {
+    return word_rest<T>(window, rank, at, [&](const WindowPart& share, std::uint64_t there, T& before) {
+        return compare_swap_by_nic(window, share, there, expected, value, before);
+    });
+}
+
 // One thread changes the word of `T` at byte `at` of a rank.
 template <class T, class Kind, class Order>
 MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, T& before, Order order) {
-    const Place there = word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(!there.is_there)) return no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.nic != 0)) {
-        // Of its own, so that the caller's stays in a register.
-        T found = value;
-        const bool fetched = fetch_by_nic(window, *part_of(window, rank), there.address, kind, value, found);
-        before = found;
-        return fetched;
-    }
+    const Place there = word_in(mapped_part(window, rank), at, sizeof(T));
+    if (MP_RARELY(!there.is_there)) return fetch_rest(window, rank, at, kind, value).to(before);
     if constexpr (std::is_same_v<Kind, replace_t> && !std::is_integral_v<T>) {
         using Bits = BitsOf<T>;
         before = of_bits<T>(fetch(impl::at<Bits>(there.address), kind, to_bits(value), system, order));
@@ -514,12 +582,8 @@ MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t 
 }
 template <class T, class Kind, class Order>
 MP_DEVICE bool change_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, Order order) {
-    const Place there = word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(!there.is_there)) return no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.nic != 0)) {
-        T before;
-        return fetch_by_nic(window, *part_of(window, rank), there.address, kind, value, before);
-    }
+    const Place there = word_in(mapped_part(window, rank), at, sizeof(T));
+    if (MP_RARELY(!there.is_there)) return fetch_rest(window, rank, at, kind, value).done;
     if constexpr (std::is_same_v<Kind, replace_t>)
         store(impl::at<BitsOf<T>>(there.address), to_bits(value), order, system);
     else
@@ -578,9 +642,8 @@ MP_CHANGE(atomic_set, replace)
 // Reads the word: what it holds goes to `held`. Acquire, or relaxed.
 template <class T, class Order = acquire_t>
 [[nodiscard]] MP_DEVICE bool atomic_fetch(const Window& window, std::uint64_t rank, std::uint64_t at, T& held, Order order = {}) {
-    const impl::Place there = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(!there.is_there)) return impl::no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.nic != 0)) return impl::fetch_by_nic(window, *part_of(window, rank), there.address, impl::keeps, T{}, held);
+    const impl::Place there = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    if (MP_RARELY(!there.is_there)) return impl::fetch_rest(window, rank, at, impl::keeps, T{}).to(held);
     held = impl::of_bits<T>(load(impl::at<const impl::BitsOf<T>>(there.address), order, system));
     return true;
 }
@@ -589,10 +652,8 @@ template <class T, class Order = acquire_t>
 template <class T, class Order = acq_rel_t>
 [[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, impl::As<T> expected,
                                           impl::As<T> value, T& before, Order order = {}) {
-    const impl::Place there = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(!there.is_there)) return impl::no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.nic != 0))
-        return impl::compare_swap_by_nic(window, *part_of(window, rank), there.address, expected, value, before);
+    const impl::Place there = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    if (MP_RARELY(!there.is_there)) return impl::compare_swap_rest<T>(window, rank, at, expected, value).to(before);
     before = mp::compare_swap(impl::at<T>(there.address), expected, value, system, order);
     return true;
 }

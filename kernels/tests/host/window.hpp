@@ -1,7 +1,6 @@
 // Windows of memory of this process, as the host makes them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <mp/window.cuh>
 #include <span>
@@ -13,6 +12,7 @@ inline mp::Window window_of(std::span<const mp::WindowPart> parts) {
     mp::Window window = {};
     window.parts = address(parts.data());
     window.ranks = parts.size();
-    std::ranges::copy(parts.first(std::min(parts.size(), std::size_t{mp::near_ranks})), window.near);
+    for (std::size_t rank = 0; rank < parts.size() && rank < mp::near_ranks; ++rank)
+        if (parts[rank].nic == 0) window.near[rank] = {parts[rank].memory, parts[rank].bytes, parts[rank].signals};
     return window;
 }

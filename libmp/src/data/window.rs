@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, Rows, Stream, Until, Word64};
-use mp_kernels::{NEAR_RANKS, WindowPart};
+use mp_kernels::{MappedPart, NEAR_RANKS, WindowPart};
 
 use super::counters::Counters;
 
@@ -619,9 +619,12 @@ impl<T: Pod> Window<T> {
     /// [`Error::Memory`] if the device cannot reach its own tables.
     pub fn handle(&self) -> Result<mp_kernels::Window> {
         let failed = failed("the handle of a window");
-        let mut near = [WindowPart::default(); NEAR_RANKS as usize];
-        for (row, part) in near.iter_mut().zip(&self.all.list) {
-            *row = part.connection.view();
+        let mut near = [MappedPart::default(); NEAR_RANKS as usize];
+        for (near, part) in near.iter_mut().zip(&self.all.list) {
+            let WindowPart { memory, bytes, signals, nic } = part.connection.view();
+            if nic == 0 {
+                *near = MappedPart { memory, bytes, signals };
+            }
         }
         Ok(mp_kernels::Window {
             parts: self.all.table.device_address().unwrap_or_default(),

@@ -73,7 +73,7 @@ MP_DEVICE bool update_by_nic(const Window& window, const WindowPart& share, std:
 }
 
 template <class T, class Kind>
-MP_COLD bool fetch_by_nic(const Window& window, const WindowPart& share, std::uint64_t there, Kind kind, T value, T& before) {
+MP_DEVICE bool fetch_by_nic(const Window& window, const WindowPart& share, std::uint64_t there, Kind kind, T value, T& before) {
     if constexpr (std::is_same_v<Kind, plus_t> && std::is_integral_v<T> && sizeof(T) == 8) {
         std::uint64_t held = 0;
         const bool done = atomic_by_nic(window, share, there, NicAtomic::fetch_add, to_bits(value), 0, held);
@@ -85,7 +85,7 @@ MP_COLD bool fetch_by_nic(const Window& window, const WindowPart& share, std::ui
 }
 
 template <class T>
-MP_COLD bool compare_swap_by_nic(const Window& window, const WindowPart& share, std::uint64_t there, T expected, T value, T& before) {
+MP_DEVICE bool compare_swap_by_nic(const Window& window, const WindowPart& share, std::uint64_t there, T expected, T value, T& before) {
     if constexpr (sizeof(T) == 8) {
         std::uint64_t held = 0;
         const auto kind = NicAtomic::compare_swap;

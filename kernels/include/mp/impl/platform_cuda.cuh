@@ -209,7 +209,7 @@ MP_DEVICE unsigned multiprocessor() {
 }
 
 MP_DEVICE void block_barrier() { __syncthreads(); }
-MP_DEVICE bool block_any(bool mine) { return __syncthreads_or(mine) != 0; }
+MP_DEVICE bool block_any(bool mine) { return __any_sync(impl::full_warp, __syncthreads_or(mine) != 0) != 0; }
 // A vote orders no memory, so the barrier is needed beside it.
 MP_DEVICE void warp_barrier() { __syncwarp(impl::full_warp); }
 MP_DEVICE bool warp_any(bool mine) {
