@@ -12,31 +12,41 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_perf_gets(const __grid_constant__ mp::Window 
                                               std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     std::uint64_t at = 0;
-    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
-        if (round == untimed) watch.begin();
+    const auto get = [&] {
         at = at + step < spread ? at + step : 0;
-        const bool got = mp::get(mp::block(), window, 1, at, mp::impl::at<void>(to), bytes);
-        if (!got || mp::flush(mp::block(), window, 1).failed()) return watch.end(true);
-        if (round >= untimed) watch.round(round - untimed);
-    }
-    watch.end(false);
+        return mp::get(mp::block(), window, 1, at, mp::impl::at<void>(to), bytes) && !mp::flush(mp::block(), window, 1).failed();
+    };
+    mp::perf::play_rounds(get, untimed, timed, watch);
 }
+
+namespace mp {
+namespace perf {
+
+// Each adds what the last two differ by, which is one, since nobody else adds: so it waits for the last.
+template <class Order>
+MP_DEVICE void play_fetch_adds(const Window& window, std::uint64_t untimed, std::uint64_t timed, Order order, Watch& watch) {
+    std::uint64_t first = 0;
+    if (!get_value(window, 1, 0, first)) return watch.end(true);
+    std::uint64_t before = first - 1, one = 1;
+    const auto add = [&] {
+        const std::uint64_t last = before;
+        const bool added = fetch_add<std::uint64_t>(window, 1, 0, one, before, order);
+        one = before - last;
+        return added;
+    };
+    play_rounds(add, untimed, timed, watch);
+    if (before + one - first != untimed + timed) watch.end(true);
+}
+
+}  // namespace perf
+}  // namespace mp
 
 // Adds to the first word of rank 1's share, relaxed or with acquire and release, and waits for what the word held, by one thread.
 MP_KERNEL void mp_perf_fetch_adds(const __grid_constant__ mp::Window window, std::uint32_t ordered, std::uint64_t untimed, std::uint64_t timed,
                                   std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
-    std::uint64_t before = 0, last = 0;
-    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
-        if (round == untimed) watch.begin();
-        const bool added = ordered != 0 ? mp::fetch_add<std::uint64_t>(window, 1, 0, 1, before)
-                                        : mp::fetch_add<std::uint64_t>(window, 1, 0, 1, before, mp::relaxed);
-        // What it holds grows by one: nobody else adds.
-        if (!added || (round > 0 && before != last + 1)) return watch.end(true);
-        last = before;
-        if (round >= untimed) watch.round(round - untimed);
-    }
-    watch.end(false);
+    ordered != 0 ? mp::perf::play_fetch_adds(window, untimed, timed, mp::acq_rel, watch)
+                 : mp::perf::play_fetch_adds(window, untimed, timed, mp::relaxed, watch);
 }
 
 // Every thread puts `rounds` words, one after another, into rows of all threads' words in rank 1's share in turn; then waits until they are there. Block b writes when it began and ended to stamps[2b] and stamps[2b + 1], in

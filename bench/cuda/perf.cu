@@ -45,7 +45,7 @@ struct Watch {
         time->cycles = now;
         last = static_cast<std::uint32_t>(now);
     }
-    MP_DEVICE void round(std::uint64_t number) {
+    MP_DEVICE void round(std::uint32_t number) {
         if (thread_rank() != 0 || samples == nullptr) return;
         const auto now = static_cast<std::uint32_t>(clock_cycles());
         samples[number] = now - last;
@@ -58,6 +58,19 @@ struct Watch {
         *time = failed ? PingPongTime{} : PingPongTime{ns - time->ns, cycles - time->cycles};
     }
 };
+
+// Rounds, fewer than 2^32, of what returns whether it went well; the watch runs for those that are timed.
+template <class Round>
+MP_DEVICE void play_rounds(const Round& play, std::uint64_t untimed, std::uint64_t timed, Watch& watch) {
+    const auto first = static_cast<std::uint32_t>(untimed), end = static_cast<std::uint32_t>(untimed + timed);
+    bool failed = false;
+    for (std::uint32_t round = 0; round < end && !failed; ++round) {
+        if (round == first) watch.begin();
+        failed = !play();
+        if (round >= first) watch.round(round - first);
+    }
+    watch.end(failed);
+}
 
 // A ping-pong of messages with `turns` pairs in each direction, used in turn. The serving side is one message ahead, so that
 // it sends by its last pair first.
@@ -89,7 +102,7 @@ MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPon
             }
             if (!serves || round + 1 < rounds) failed = senders[turn].send(block()).failed();
             if (round + turns < rounds) receivers[turn].post(block());
-            if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+            if (round >= game.untimed_rounds) watch.round(static_cast<std::uint32_t>(round - game.untimed_rounds));
         }
     }
     MP_UNROLL
@@ -103,25 +116,16 @@ MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPon
 
 MP_DEVICE void play_barriers(const Collective& collective, std::uint64_t untimed, std::uint64_t timed, bool ordered, Watch& watch) {
     Barrier barrier(block(), collective);
-    bool failed = false;
-    for (std::uint64_t round = 0; round < untimed + timed && !failed; ++round) {
-        if (round == untimed) watch.begin();
-        failed = (ordered ? barrier.wait(block()) : barrier.wait(block(), sync_only)).failed();
-        if (round >= untimed) watch.round(round - untimed);
-    }
+    const auto meet = [&] { return !(ordered ? barrier.wait(block()) : barrier.wait(block(), sync_only)).failed(); };
+    play_rounds(meet, untimed, timed, watch);
     barrier.close(block());
-    watch.end(failed);
 }
 
 // Sums of what the last one gave; of zeros, as memory begins, zeros.
 MP_DEVICE void play_all_reduces(const Collective& collective, double* values, std::uint64_t count, std::uint64_t untimed,
                                 std::uint64_t timed, Watch& watch) {
-    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
-        if (round == untimed) watch.begin();
-        if (all_reduce(block(), collective, values, count, sum_t{}).failed()) return watch.end(true);
-        if (round >= untimed) watch.round(round - untimed);
-    }
-    watch.end(false);
+    const auto reduce = [&] { return !all_reduce(block(), collective, values, count, sum_t{}).failed(); };
+    play_rounds(reduce, untimed, timed, watch);
 }
 
 }  // namespace perf
@@ -187,7 +191,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
             mp::block_barrier();
         }
         if (!serves || round + 1 < rounds) play(value + serves);
-        if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+        if (round >= game.untimed_rounds) watch.round(static_cast<std::uint32_t>(round - game.untimed_rounds));
     }
     watch.end(false);
     if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
