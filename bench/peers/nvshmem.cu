@@ -16,7 +16,9 @@
 //   reduce_kernel SIZE ROUNDS THREADS   nvshmemx_double_sum_reduce_block, SIZE bytes; µs
 //   reduce SIZE ROUNDS 0, gather, all_to_all   on a stream, SIZE bytes of result; µs
 //
-// Each is answered with "ok NUMBER…" (PE 1: zeros) or "error TEXT". The end of the input ends the process.
+//   stencil COLUMNS TURNS RANKS LINES LEVELS   `dcuda stencil` by one kernel; seconds, and the sum of this PE's result
+//
+// Each is answered with "ok NUMBER…" (PE 1: zeros, but for the stencil) or "error TEXT". The end of the input ends the process.
 
 #include <chrono>
 #include <cstdint>
@@ -28,6 +30,8 @@
 #include <cuda_runtime.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>
+
+#include "nvshmem_stencil.cuh"
 
 namespace {
 
@@ -333,6 +337,42 @@ void measure(State &state, const std::string &what, size_t size, int rounds, int
     std::fflush(stdout);
 }
 
+// From the beginning to the end of so many iterations. The memory is that of the last one, if it is as large.
+void diffuse(State &state, programs::Stencil all) {
+    static size_t room = 0;
+    static void *fields = nullptr;
+    static uint64_t *signals = nullptr;
+    static uint64_t before = 0;
+    const size_t words = 5 * all.levels * (all.ranks * all.lines + 2) * all.columns;
+    const size_t bytes = words * sizeof(double), signal_bytes = all.ranks * stencil::sides * stencil::apart;
+    if (room != bytes + signal_bytes) {
+        if (fields) nvshmem_free(fields), nvshmem_free(signals);
+        fields = nvshmem_malloc(bytes);
+        signals = static_cast<uint64_t *>(nvshmem_calloc(signal_bytes, 1));
+        if (!fields || !signals) fail("no room in the symmetric heap for " + std::to_string(bytes) + " bytes");
+        room = bytes + signal_bytes;
+        before = 0;
+    }
+    all.fields = reinterpret_cast<uint64_t>(fields);
+    stencil::begin<<<1024, 256, 0, state.stream>>>(all);
+    check(cudaMemsetAsync(state.time, 0, sizeof(uint64_t), state.stream), "clearing the sum");
+    check(cudaStreamSynchronize(state.stream), "filling the fields");
+    nvshmem_barrier_all();
+    auto began = std::chrono::steady_clock::now();
+    void *arguments[] = {&all, &signals, &before};
+    launch(reinterpret_cast<const void *>(stencil::play), int(all.ranks), 128, arguments, state);
+    check(cudaStreamSynchronize(state.stream), "running the stencil");
+    const double seconds = seconds_since(began);
+    before += 2 * all.turns;
+    stencil::sum<<<1024, 256, 0, state.stream>>>(all, reinterpret_cast<unsigned long long *>(state.time));
+    check(cudaStreamSynchronize(state.stream), "summing the result");
+    unsigned long long sum = 0;
+    check(cudaMemcpy(&sum, state.time, sizeof sum, cudaMemcpyDeviceToHost), "reading the sum");
+    nvshmem_barrier_all();
+    std::printf("ok %.9f %llu\n", seconds, sum);
+    std::fflush(stdout);
+}
+
 // The identification travels as hexadecimal digits.
 nvshmemx_uniqueid_t identification(int pe) {
     nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
@@ -386,6 +426,16 @@ int main(int count, char **arguments) {
     unsigned long long size;
     int rounds, width;
     while (std::scanf("%31s %llu %d %d", what, &size, &rounds, &width) == 4) {
+        if (std::strcmp(what, "stencil") == 0) {
+            unsigned long long lines, levels;
+            if (std::scanf("%llu %llu", &lines, &levels) != 2) fail("a stencil without lines or levels");
+            if (size < 1 || rounds < 0 || width < 1 || lines < 1 || levels < 1) fail("a number of the stencil is out of range");
+            programs::Stencil all{};
+            all.columns = size, all.lines = lines, all.levels = levels, all.ranks = width;
+            all.devices = 2, all.device = state.pe, all.turns = rounds;
+            diffuse(state, all);
+            continue;
+        }
         if (size > heap_bytes || rounds < 1 || width < 0) fail("a size, a number of rounds or a width is out of range");
         measure(state, what, size, rounds, width);
     }

@@ -11,5 +11,3 @@ pub mod report;
 pub mod result;
 pub mod signal;
 pub mod spread;
-#[cfg(test)]
-mod stand_in;

@@ -272,7 +272,7 @@ mod tests {
 
     /// A program that stands in for `hpgmg-fv`: it prints what `body` says.
     fn stand_in(folder: &Path, body: &str) -> PathBuf {
-        crate::stand_in::stand_in(folder, "hpgmg-fv", body)
+        mp_program::stand_in::stand_in(folder, "hpgmg-fv", body)
     }
 
     fn plan(program: PathBuf) -> Plan {

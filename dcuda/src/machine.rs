@@ -70,6 +70,22 @@ pub struct Plan {
     pub json: Option<std::path::PathBuf>,
 }
 
+impl Plan {
+    /// Milliseconds of an iteration: of runs of the plan's iterations, whose seconds `seconds` says, less what a run of none takes.
+    pub fn spread(&self, mut seconds: impl FnMut(u64) -> Result<f64>) -> Result<Spread> {
+        let mut measure = |turns: u64, count: u32| -> Result<Vec<f64>> {
+            (0..count).map(|_| seconds(turns)).collect()
+        };
+        // The first warms up.
+        measure(self.iterations.min(2), 1)?;
+        let none = Spread::of(&measure(0, self.repeats.clamp(1, 5))?).context("no measurement")?;
+        let of_one = |seconds: f64| (seconds - none.median) * 1e3 / self.iterations as f64;
+        let samples: Vec<f64> =
+            measure(self.iterations, self.repeats)?.into_iter().map(of_one).collect();
+        Spread::of(&samples).context("no measurement")
+    }
+}
+
 /// One device.
 pub struct Machine {
     /// The devices, each a rank of it.
@@ -294,18 +310,23 @@ impl Machine {
         Ok(self.world.max(since.elapsed().as_secs_f64())?)
     }
 
-    /// Milliseconds of an iteration: of runs of the plan's iterations, less what a run of none takes.
+    /// Milliseconds of an iteration of a form, see [`Plan::spread`].
     pub fn time(&self, plan: &Plan, run: impl Fn(u64) -> Result<()>) -> Result<Spread> {
-        let measure = |turns: u64, count: u32| -> Result<Vec<f64>> {
-            (0..count).map(|_| self.seconds(|| run(turns))).collect()
+        plan.spread(|turns| self.seconds(|| run(turns)))
+    }
+
+    /// The ordinals of all devices that are GPUs. Collective.
+    pub fn gpus(&self) -> Result<Vec<Option<u32>>> {
+        let mine = self.device.as_cuda().map_or([0; 5], |gpu| {
+            let [a, b, c, d] = gpu.ordinal().to_le_bytes();
+            [1, a, b, c, d]
+        });
+        let all = self.world.all_gather(&mine)?;
+        let ordinal = |said: &Vec<u8>| match *said.as_slice() {
+            [1, a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+            _ => None,
         };
-        // The first warms up.
-        run(plan.iterations.min(2))?;
-        let none = Spread::of(&measure(0, plan.repeats.clamp(1, 5))?).context("no measurement")?;
-        let of_one = |seconds: f64| (seconds - none.median) * 1e3 / plan.iterations as f64;
-        let samples: Vec<f64> =
-            measure(plan.iterations, plan.repeats)?.into_iter().map(of_one).collect();
-        Spread::of(&samples).context("no measurement")
+        Ok(all.iter().map(ordinal).collect())
     }
 }
 

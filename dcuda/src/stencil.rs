@@ -1,13 +1,15 @@
-//! The stencil program: by ranks with notified puts of lines, and on streams with a kernel for each phase and messages of a halo.
+//! The stencil program: by ranks with notified puts of lines, and on streams with a kernel for each phase and messages of a halo. Beside
+//! them, if wished, one kernel of NVSHMEM with puts and signals.
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
 use dranks::{Options, Ranks};
 use libmp::Region;
+use mp_program::nvshmem;
 
 use crate::halo::{Halo, Pieces};
 use crate::kernels::{HaloForm, Stencil};
 use crate::machine::{Machine, Plan, address, on_devices, same};
-use crate::table::{Line, forms};
+use crate::table::{Line, Unit, forms};
 
 /// Sizes of the stencil.
 #[derive(Debug, Clone, clap::Args)]
@@ -21,6 +23,10 @@ pub struct Sizes {
     /// Levels.
     #[arg(long, default_value_t = 26, value_parser = clap::value_parser!(u64).range(1..=64))]
     levels: u64,
+    /// Beside NVSHMEM, by the program that tools/build-nvshmem-peer makes beside this one: the same in one kernel, with signals that nobody
+    /// has to match. Takes two different GPUs.
+    #[arg(long)]
+    nvshmem: bool,
 }
 
 /// Fields, the two that are read and written in turn first and last.
@@ -119,6 +125,69 @@ impl Domain<'_> {
         Ok(())
     }
 
+    /// The number that stands for a device's result of so many iterations, as bench/peers/nvshmem_stencil.cuh works it out: of the bits of its
+    /// lines, each in its place.
+    fn sum(&self, device: usize, alone: &[f64]) -> u64 {
+        let (columns, lines) = (self.sizes.columns as usize, self.lines() as usize);
+        let height = self.args.devices as usize * lines;
+        let mut sum = 0_u64;
+        for (level, points) in alone.chunks(height * columns).enumerate() {
+            let own = &points[device * lines * columns..(device + 1) * lines * columns];
+            for (place, point) in own.iter().enumerate() {
+                let at = (level * lines * columns + place) as u64;
+                sum = sum.wrapping_add(point.to_bits().wrapping_mul(2 * at + 1));
+            }
+        }
+        sum
+    }
+
+    /// The form of NVSHMEM, which the first device has run; nothing on the others.
+    fn beside_nvshmem(
+        &self,
+        gpus: [u32; 2],
+        (plan, size): (&Plan, &str),
+        alone: &[f64],
+    ) -> Result<Option<Line>> {
+        if self.machine.number() != 0 {
+            return Ok(None);
+        }
+        let mut pair = nvshmem::Pair::start(gpus).context("NVSHMEM is absent")?;
+        let form = format!("{}, puts and signals", pair.version());
+        let (columns, lines, levels) = (self.sizes.columns, self.sizes.lines, self.sizes.levels);
+        let mut run = |turns: u64| -> Result<(f64, [u64; 2])> {
+            let line = format!("stencil {columns} {turns} {} {lines} {levels}", self.args.ranks);
+            let answers = pair.ask(&line)?;
+            let mut seconds = 0.0_f64;
+            let mut sums = [0; 2];
+            for (answer, sum) in answers.iter().zip(&mut sums) {
+                let numbers = answer.split_once(' ').and_then(|(seconds, sum)| {
+                    Some((seconds.parse::<f64>().ok()?, sum.trim().parse().ok()?))
+                });
+                let (its, its_sum) =
+                    numbers.with_context(|| format!("nvshmem-peer answered {answer:?}"))?;
+                (seconds, *sum) = (seconds.max(its), its_sum);
+            }
+            Ok((seconds, sums))
+        };
+        let (_, sums) = run(plan.check)?;
+        for (device, sum) in sums.into_iter().enumerate() {
+            ensure!(
+                sum == self.sum(device, alone),
+                "{form}: what PE {device} has after {} iterations is not what the serial run has",
+                plan.check
+            );
+        }
+        let line = match plan.iterations {
+            0 => Line::checked("stencil", &form, self.machine),
+            _ => {
+                let spread = plan.spread(|turns| Ok(run(turns)?.0))?;
+                Line::new("stencil", &form, size.into(), self.machine, Unit::Milliseconds, spread)
+            }
+        };
+        pair.finish()?;
+        Ok(Some(line))
+    }
+
     /// Lines of a field that the devices before and behind have as halo.
     fn halo(&self, field: u64, (down, up): (bool, bool)) -> Result<Halo> {
         let line = |line: u64| -> Pieces {
@@ -180,6 +249,14 @@ fn alone(sizes: &Sizes, height: u64, turns: u64) -> Vec<f64> {
     all
 }
 
+/// Those of the devices, which NVSHMEM takes.
+fn two_gpus(machine: &Machine) -> Result<[u32; 2]> {
+    match *machine.gpus()? {
+        [Some(first), Some(second)] if first != second => Ok([first, second]),
+        _ => bail!("NVSHMEM takes two devices that are two GPUs, such as --devices cuda:0,cuda:1"),
+    }
+}
+
 /// Checks and measures all forms.
 ///
 /// # Errors
@@ -187,6 +264,7 @@ fn alone(sizes: &Sizes, height: u64, turns: u64) -> Vec<f64> {
 pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
     let serial = std::sync::OnceLock::new();
     on_devices(plan, |machine| {
+        let gpus = sizes.nvshmem.then(|| two_gpus(machine)).transpose()?;
         let domain = Domain::new(machine, sizes)?;
         let height = domain.args.devices * domain.lines();
         let serial = serial.get_or_init(|| alone(sizes, height, plan.check));
@@ -215,7 +293,7 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
         let all = by_ranks(HaloForm::EachLevel);
         let rows = by_ranks(HaloForm::AllLevels);
         let size = format!("{} × {height} × {}", sizes.columns, sizes.levels);
-        forms(
+        let mut lines = forms(
             (machine, plan),
             ("stencil", &size),
             || domain.begin(),
@@ -226,6 +304,10 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
                 ("ranks, one put of rows a halo", &rows),
                 ("stream", &on_stream),
             ],
-        )
+        )?;
+        if let Some(gpus) = gpus {
+            lines.extend(domain.beside_nvshmem(gpus, (plan, &size), serial)?);
+        }
+        Ok(lines)
     })
 }

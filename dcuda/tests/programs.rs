@@ -118,6 +118,10 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         ("waiting --devices host --ranks 12", "12 ranks: expected a multiple of 8"),
         ("pingpong --devices host --ranks 1", "needs two ranks"),
         ("pingpong --devices host --ranks 4 --pairs 3", "3 pairs: expected at most 2"),
+        (
+            "stencil --devices host,host --ranks 1 --nvshmem",
+            "NVSHMEM takes two devices that are two GPUs",
+        ),
         ("stencil --devices cuda:4000", "4000"),
         ("stencil --json /nowhere/figures.json --devices host --ranks 1", "/nowhere/figures.json"),
     ] {

@@ -1,10 +1,14 @@
 //! What the programs of this workspace have in common: standard output that somebody may have closed, files that are
-//! written whole or not at all, numbers on the command line within a range, errors as one sentence, what repeated measurements say, small drawings.
+//! written whole or not at all, numbers on the command line within a range, errors as one sentence, what repeated measurements say, small
+//! drawings, other libraries' programs that are measured beside ours.
 
 pub mod absurd;
 pub mod drawing;
 mod file;
+pub mod nvshmem;
+pub mod peer;
 mod spread;
+pub mod stand_in;
 
 use std::error::Error;
 use std::fmt::Display;

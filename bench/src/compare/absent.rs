@@ -1,6 +1,6 @@
 //! Who of the others is absent, why, and what is done so that a comparison goes on without them.
 //!
-//! A program of another library fails by itself and is asked for its last words ([`super::program`]). A library in this
+//! A program of another library fails by itself and is asked for its last words ([`mp_program::peer`]). A library in this
 //! process (MPI, NCCL) may take the process with it, or never return: then whoever started the two ranks starts them again
 //! without that library, and says what its last words were. What has to outlive a process is in a folder, the journal: which
 //! library each rank is in, the points that libraries have so far, and who is absent from now on.
@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libmp::World;
+use mp_program::peer::patience;
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Absent, Figure, Point, Role, Series};
 
 /// The folder, in the environment of the ranks.
 const JOURNAL: &str = "MP_PERF_JOURNAL";
-/// See [`patience`].
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which library each rank of this process is in, and since when.
 static INSIDE: Mutex<BTreeMap<usize, (&'static str, Instant)>> = Mutex::new(BTreeMap::new());
@@ -183,12 +182,6 @@ fn watch() {
             }
         });
     });
-}
-
-/// How long another library may take for what it is asked: a minute, or `MP_PERF_PATIENCE` seconds.
-pub fn patience() -> Duration {
-    let seconds = std::env::var("MP_PERF_PATIENCE").ok().and_then(|text| text.parse().ok());
-    seconds.map_or(PATIENCE, Duration::from_secs)
 }
 
 /// Lets both ranks know what became of a player on each, so that both go on with it or both without: the reason of the

@@ -8,7 +8,6 @@ mod gpu;
 mod launch;
 mod mpi;
 mod ours;
-mod program;
 mod ucx;
 
 use std::time::Instant;

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::absent::patience;
-use super::program::Program;
+use mp_program::peer::{Program, patience};
 
 /// How long the two may take to find each other.
 const MEETING: Duration = Duration::from_secs(10);

@@ -7,9 +7,9 @@ use gdsync::{Arg, Deadline, Dims};
 use libmp::{Collective, ReduceOp, Region};
 
 use super::{IN_KERNELS, ON_STREAMS, Player, Sample};
-use crate::compare::absent::patience;
 use crate::perf::{Rank, Watch};
 use crate::result::Role;
+use mp_program::peer::patience;
 
 /// Which collective; `x` of its figure is bytes of the result.
 #[derive(Debug, Clone, Copy, PartialEq)]

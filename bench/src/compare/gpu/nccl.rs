@@ -13,10 +13,9 @@ use libloading::Library;
 
 use super::collective::{Kind, on_stream, rounds};
 use super::{ON_STREAMS, Player, Sample};
-use crate::compare::absent::patience;
-use crate::compare::program::Program;
 use crate::perf::Rank;
 use crate::result::Role;
+use mp_program::peer::{patience, site_packages};
 
 /// `ncclUniqueId` (nccl.h: 128 bytes, passed by value).
 #[repr(C)]
@@ -188,22 +187,6 @@ fn load() -> Result<(Library, Functions)> {
         }
     };
     Ok((library, functions))
-}
-
-/// The folders where Python's packages are, in which NVIDIA's wheels put their libraries: of every `python3` in `PATH`,
-/// since mpirun puts its own folder before a virtual environment's.
-pub fn site_packages() -> Vec<PathBuf> {
-    let program = "import sys; print('\\n'.join(sys.path))";
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let pythons = std::env::split_paths(&folders).map(|folder| folder.join("python3"));
-    let mut found = Vec::new();
-    for python in pythons.filter(|python| python.is_file()) {
-        let python = Program::start("python3", Command::new(python).args(["-c", program]));
-        let lines = python.and_then(|python| python.end(Instant::now() + patience()));
-        let lines = lines.unwrap_or_default().into_iter();
-        found.extend(lines.filter(|line| !line.is_empty()).map(PathBuf::from));
-    }
-    found
 }
 
 /// # Safety

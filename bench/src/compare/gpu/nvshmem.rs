@@ -1,27 +1,17 @@
-//! NVSHMEM as a peer: two processes of `nvshmem-peer` (bench/peers/nvshmem.cu), which rank 0 starts, tells what to measure
-//! next, and ends.
+//! NVSHMEM as a player: the processes of `mp_program::nvshmem`, which rank 0 starts, tells what to measure next, and ends.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use mp_program::nvshmem;
 
 use super::collective::Kind;
-use super::nccl::site_packages;
 use super::one_sided::What;
 use super::{
     IN_KERNELS, ON_STREAMS, Player, Sample, VOLUME, collective, one_sided, rounds_in_kernels,
 };
-use crate::compare::absent::patience;
-use crate::compare::program::Program;
 use crate::perf::Rank;
 use crate::result::Role;
-
-/// The library that `nvshmem-peer` loads.
-const LIBRARY: &str = "libnvshmem_host.so.3";
 
 /// The two processes, where rank 0 is; the version alone elsewhere.
 pub struct Nvshmem {
@@ -30,7 +20,7 @@ pub struct Nvshmem {
 }
 
 /// The two processes, or why they are no more.
-type Pair = Result<[Program; 2], String>;
+type Pair = Result<nvshmem::Pair, String>;
 
 impl Nvshmem {
     /// Starts the processes. Collective; both ranks succeed or both give the reason why not.
@@ -40,13 +30,13 @@ impl Nvshmem {
     pub fn start(rank: &Rank) -> Result<Nvshmem> {
         let cuda = rank.device.as_cuda().context("no GPU")?;
         let gpus = rank.world.all_gather(&cuda.ordinal().to_le_bytes())?;
-        let started = if rank.leads() {
-            Some(beside_this_program().and_then(|program| start(&program, &gpus)))
-        } else {
-            None
+        let gpu = |rank: usize| -> Result<u32> {
+            Ok(u32::from_le_bytes(gpus[rank].as_slice().try_into().context("no ordinal")?))
         };
+        let gpus = [gpu(0)?, gpu(1)?];
+        let started = rank.leads().then(|| nvshmem::Pair::start(gpus));
         let mine = match &started {
-            Some(Ok((_, version))) => format!("+{version}"),
+            Some(Ok(pair)) => format!("+{}", pair.version()),
             Some(Err(error)) => format!("-{error:#}"),
             None => String::new(),
         };
@@ -55,7 +45,7 @@ impl Nvshmem {
         let Some(version) = said.strip_prefix('+') else {
             bail!("{}", said.trim_start_matches('-'))
         };
-        let pair = started.transpose()?.map(|(pair, _)| Mutex::new(Ok(pair)));
+        let pair = started.transpose()?.map(|pair| Mutex::new(Ok(pair)));
         Ok(Nvshmem { version: version.to_owned(), pair })
     }
 
@@ -147,11 +137,8 @@ impl Nvshmem {
     /// One of them fails at its end.
     pub fn finish(self) -> Result<()> {
         let pair = self.pair.map(|pair| pair.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let Some(Ok(mut pair)) = pair else { return Ok(()) };
-        // Both end together: NVSHMEM's last call is collective.
-        pair.iter_mut().for_each(Program::close);
-        let deadline = Instant::now() + patience();
-        pair.into_iter().try_for_each(|process| process.end(deadline).map(drop))
+        let Some(Ok(pair)) = pair else { return Ok(()) };
+        pair.finish()
     }
 }
 
@@ -162,66 +149,13 @@ fn measured(pair: &mut Pair, command: &str) -> Result<Sample> {
     sample.inspect_err(|error| *pair = Err(format!("{error:#}")))
 }
 
-fn ask(pair: &mut [Program; 2], command: &str) -> Result<Sample> {
-    pair.iter_mut().try_for_each(|process| process.say(command))?;
-    let [answer, _] = Program::answers(pair, "ok", Instant::now() + patience())?;
+fn ask(pair: &mut nvshmem::Pair, command: &str) -> Result<Sample> {
+    let [answer, _] = pair.ask(command)?;
     let numbers: Vec<f64> =
         answer.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let &[value, cpu] = numbers.as_slice() else { bail!("nvshmem-peer answered {answer:?}") };
     ensure!(value.is_finite() && value > 0.0, "nvshmem-peer measured {value}");
     Ok(Sample { value, cpu: (cpu > 0.0 && cpu.is_finite()).then_some(cpu) })
-}
-
-/// One process.
-fn process(program: &Path, pe: usize, gpu: u32, libraries: &OsStr) -> Result<Program> {
-    let mut command = Command::new(program);
-    command.arg(pe.to_string()).arg(gpu.to_string()).env("LD_LIBRARY_PATH", libraries);
-    // Between two GPUs of one host neither a NIC nor NVLink multicast takes part.
-    command.env("NVSHMEM_REMOTE_TRANSPORT", "none").env("NVSHMEM_DISABLE_NVLS", "1");
-    Program::start(&format!("nvshmem-peer {pe}"), &mut command)
-}
-
-/// Both processes, which have met, and NVSHMEM's version.
-fn meet(program: &Path, gpus: [u32; 2], libraries: &OsStr) -> Result<([Program; 2], String)> {
-    let mut first = process(program, 0, gpus[0], libraries)?;
-    let id = first.answer("id", Instant::now() + patience())?;
-    let mut second = process(program, 1, gpus[1], libraries)?;
-    second.say(&format!("id {id}"))?;
-    let mut pair = [first, second];
-    let [version, _] = Program::answers(&mut pair, "ready", Instant::now() + patience())?;
-    Ok((pair, version))
-}
-
-fn beside_this_program() -> Result<PathBuf> {
-    let this = std::env::current_exe().context("finding this program")?;
-    let program = this.parent().unwrap_or(Path::new(".")).join("nvshmem-peer");
-    ensure!(program.is_file(), "no {}: tools/build-nvshmem-peer makes it", program.display());
-    Ok(program)
-}
-
-/// The folder of the library: NVSHMEM_HOME, else a folder of LD_LIBRARY_PATH, else Python's site-packages.
-fn library_folder() -> Result<PathBuf> {
-    let mut folders = Vec::new();
-    folders.extend(std::env::var_os("NVSHMEM_HOME").map(|home| PathBuf::from(home).join("lib")));
-    folders.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
-    folders.extend(site_packages().into_iter().map(|folder| folder.join("nvidia/nvshmem/lib")));
-    let found = folders.into_iter().find(|folder| folder.join(LIBRARY).is_file());
-    found.with_context(|| {
-        format!("no {LIBRARY} in NVSHMEM_HOME/lib, LD_LIBRARY_PATH or Python's site-packages")
-    })
-}
-
-fn start(program: &Path, gpus: &[Vec<u8>]) -> Result<([Program; 2], String)> {
-    let gpu = |rank: usize| -> Result<u32> {
-        Ok(u32::from_le_bytes(gpus[rank].as_slice().try_into().context("no ordinal")?))
-    };
-    let gpus = [gpu(0)?, gpu(1)?];
-    ensure!(gpus[0] != gpus[1], "it takes no two PEs on one GPU");
-    let folder = library_folder()?;
-    let mut path = vec![folder];
-    path.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
-    let libraries = std::env::join_paths(path)?;
-    meet(program, gpus, &libraries)
 }
 
 /// The last number of a command.
@@ -306,8 +240,11 @@ impl Player for NvshmemPlayer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
+    use mp_program::stand_in::stand_in;
+
     use super::*;
-    use crate::stand_in::stand_in;
 
     const PEER: &str = r#"echo "a library's banner"
 if [ "$1" = 0 ]; then echo "id 00ff"; else read -r line; [ "$line" = "id 00ff" ] || { echo "error no id"; exit 1; }; fi
@@ -316,44 +253,26 @@ while read -r what size rounds width; do
   case $what in put) echo "ok $size 0";; stream) echo "ok 7 3";; *) echo "error no $what"; exit 1;; esac
 done"#;
 
-    fn pair(body: &str) -> (tempfile::TempDir, Result<([Program; 2], String)>) {
+    fn pair(body: &str) -> (tempfile::TempDir, Pair) {
         let folder = tempfile::tempdir().unwrap();
         let program = stand_in(folder.path(), "nvshmem-peer", body);
-        let pair = meet(&program, [0, 1], OsStr::new(""));
-        (folder, pair)
+        let pair = nvshmem::Pair::of(&program, [0, 1], OsStr::new("")).unwrap();
+        (folder, Ok(pair))
     }
 
     #[test]
-    fn the_two_processes_meet_and_answer_what_they_are_asked() {
-        let (_folder, started) = pair(PEER);
-        let (started, version) = started.unwrap();
-        assert_eq!(version, "NVSHMEM 0.0.1");
-        let mut pair = Ok(started);
+    fn measurements_are_what_the_first_process_answers() {
+        let (_folder, mut pair) = pair(PEER);
         let sample = measured(&mut pair, "put 64 10 32").unwrap();
         assert_eq!((sample.value, sample.cpu), (64.0, None));
         let sample = measured(&mut pair, "stream 64 10 0").unwrap();
         assert_eq!((sample.value, sample.cpu), (7.0, Some(3.0)));
-        let nvshmem = Nvshmem { version, pair: Some(Mutex::new(pair)) };
-        nvshmem.finish().unwrap();
-    }
-
-    #[test]
-    fn a_process_that_fails_where_it_starts_says_why() {
-        let error = |body: &str| format!("{:#}", pair(body).1.err().unwrap());
-        assert_eq!(error("exit 1"), "nvshmem-peer 0 exited with status 1 without a word");
-        let abort = "echo 'nvshmem_init.cpp:88: unsupported bootstrap version' >&2; kill -ABRT $$";
-        let words = "was killed by SIGABRT; its last words: nvshmem_init.cpp:88: unsupported";
-        assert_eq!(error(abort), format!("nvshmem-peer 0 {words} bootstrap version"));
-        // The second fails while the first waits for it.
-        let second =
-            r#"if [ "$1" = 1 ]; then echo "no room" >&2; exit 9; fi; echo id 0; exec sleep 1000"#;
-        assert_eq!(error(second), "nvshmem-peer 1 exited with status 9; its last words: no room");
+        Nvshmem { version: String::new(), pair: Some(Mutex::new(pair)) }.finish().unwrap();
     }
 
     #[test]
     fn a_process_that_fails_on_the_way_is_asked_no_more_and_the_reason_stays() {
-        let (_folder, started) = pair(PEER);
-        let mut pair = Ok(started.unwrap().0);
+        let (_folder, mut pair) = pair(PEER);
         assert_eq!(measured(&mut pair, "put 8 10 32").unwrap().value, 8.0);
         let error = format!("{:#}", measured(&mut pair, "reduce 8 10 32").unwrap_err());
         assert!(
@@ -367,8 +286,7 @@ done"#;
     fn numbers_that_are_none_are_refused() {
         for answer in ["ok fast 0", "ok 1", "ok 0 0", "ok inf 0", "ok nan 0", "ok 1 2 3"] {
             let body = PEER.replace("ok $size 0", answer);
-            let (_folder, started) = pair(&body);
-            let mut pair = Ok(started.unwrap().0);
+            let (_folder, mut pair) = pair(&body);
             let error = format!("{:#}", measured(&mut pair, "put 8 1 1").unwrap_err());
             assert!(error.starts_with("put 8 1 1: nvshmem-peer "), "{answer}: {error}");
         }

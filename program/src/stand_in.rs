@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 ///
 /// A process of its own writes it. Had this one the file open for writing, so had, for a moment, whatever another test
 /// starts just then, and a file that somebody writes cannot be executed (`ETXTBSY`).
-pub(crate) fn stand_in(folder: &Path, name: &str, body: &str) -> PathBuf {
+///
+/// # Panics
+/// There is no shell, or the folder cannot be written.
+pub fn stand_in(folder: &Path, name: &str, body: &str) -> PathBuf {
     let path = folder.join(name);
     let mut shell = Command::new("sh")
         .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,9 @@ const UNREAD: usize = 1024;
 const LINE: u64 = 4096;
 /// Lines and characters of last words.
 const WORDS: (usize, usize) = (3, 400);
+
+/// See [`patience`].
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program with its input and output; killed when dropped.
 pub struct Program {
@@ -50,7 +54,7 @@ impl Tail {
                 let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
                 bytes.clear();
                 if aloud {
-                    mp_program::errln!("{line}");
+                    crate::errln!("{line}");
                 }
                 tail.keep(&line);
                 // Where nobody reads any more, only its last words count.
@@ -263,6 +267,28 @@ impl Program {
             None => anyhow!("{} {ended} without a word", self.name),
         }
     }
+}
+
+/// How long another library may take for what it is asked: a minute, or `MP_PERF_PATIENCE` seconds.
+pub fn patience() -> Duration {
+    let seconds = std::env::var("MP_PERF_PATIENCE").ok().and_then(|text| text.parse().ok());
+    seconds.map_or(PATIENCE, Duration::from_secs)
+}
+
+/// The folders where Python's packages are, in which NVIDIA's wheels put their libraries: of every `python3` in `PATH`,
+/// since mpirun puts its own folder before a virtual environment's.
+pub fn site_packages() -> Vec<PathBuf> {
+    let program = "import sys; print('\\n'.join(sys.path))";
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let pythons = std::env::split_paths(&folders).map(|folder| folder.join("python3"));
+    let mut found = Vec::new();
+    for python in pythons.filter(|python| python.is_file()) {
+        let python = Program::start("python3", Command::new(python).args(["-c", program]));
+        let lines = python.and_then(|python| python.end(Instant::now() + patience()));
+        let lines = lines.unwrap_or_default().into_iter();
+        found.extend(lines.filter(|line| !line.is_empty()).map(PathBuf::from));
+    }
+    found
 }
 
 impl Drop for Program {
