@@ -106,19 +106,11 @@ MP_DEVICE Turn turn_of(Group group, Part part) {
     return {size * part.index + group.rank(), size * part.count};
 }
 
-// Whether a range is no more than a word of each thread, whose latency counts. `ends`: both addresses and the length, or-ed.
-MP_DEVICE bool is_short(Turn turn, std::uint64_t ends, std::uint64_t bytes) {
-    constexpr std::uint64_t word = sizeof(std::uint64_t);
-    return ends % word == 0 && bytes <= word * turn.stride;
-}
-// Copies such a range.
-MP_DEVICE void copy_word(Turn turn, void* to, const void* from, std::uint64_t bytes) {
-    constexpr std::uint64_t word = sizeof(std::uint64_t);
-    if (word * turn.first < bytes) static_cast<std::uint64_t*>(to)[turn.first] = static_cast<const std::uint64_t*>(from)[turn.first];
-}
+// Copies what is no more than a word of each thread, whose latency counts. False if it is more.
 MP_DEVICE bool copy_short(Turn turn, void* to, const void* from, std::uint64_t bytes) {
-    if (!is_short(turn, address_of(to) | address_of(from) | bytes, bytes)) return false;
-    copy_word(turn, to, from, bytes);
+    constexpr std::uint64_t word = sizeof(std::uint64_t);
+    if ((address_of(to) | address_of(from) | bytes) % word != 0 || bytes > word * turn.stride) return false;
+    if (word * turn.first < bytes) static_cast<std::uint64_t*>(to)[turn.first] = static_cast<const std::uint64_t*>(from)[turn.first];
     return true;
 }
 

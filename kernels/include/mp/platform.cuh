@@ -196,7 +196,8 @@ MP_DEVICE T fixed(const T& word);
 // Has the compiler keep what was worked out, a pointer or 32 bits, instead of working it out again where it is needed.
 template <class T>
 MP_DEVICE void keep(T& value);
-// What is the same in all threads of a warp, as the compiler cannot know: then it has none wait for the others behind a branch. By full warps.
+// What is the same in all threads of a warp, as the compiler cannot know: then it has none wait for the others behind a branch. By all
+// threads of the warp that have not ended.
 MP_DEVICE bool uniform(bool same);
 // Whether no other thread of the warp is here at this moment.
 MP_DEVICE bool is_alone();

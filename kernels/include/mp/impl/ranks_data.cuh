@@ -103,10 +103,9 @@ MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
         const std::uint64_t theirs = route.memory + what.first, own = address_of(what.mine);
         if (theirs != own && what.bytes != 0) {
             const bool puts = what.call == rank_put;
-            const Turn turn = turn_of(block(), Part{});
-            if (!is_short(turn, theirs | own | what.bytes, what.bytes)) return Left::copy;
             block().sync();
-            copy_word(turn, at<void>(puts ? theirs : own), at<const void>(puts ? own : theirs), what.bytes);
+            if (!copy_short(turn_of(block(), Part{}), at<void>(puts ? theirs : own), at<const void>(puts ? own : theirs), what.bytes))
+                return Left::copy;
         }
     }
     return tells ? tell(all, rank, route, what, checks) : Left::nothing;
@@ -124,7 +123,6 @@ MP_COLD WaitResult transfer_rest(const Rank self, const Transfer what, Left left
     const std::uint64_t theirs = place_in(route, what.first, what.bytes);
     if (left == Left::far) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
     if (left == Left::copy) {
-        block().sync();
         if (what.call == rank_put)
             copy_long(turn_of(block(), Part{}), at<void>(theirs), what.mine, what.bytes);
         else

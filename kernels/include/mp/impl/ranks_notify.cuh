@@ -30,8 +30,7 @@ MP_DEVICE Queue queue_of(const Desk& all) {
 constexpr std::uint32_t came_taken = 1;    // As many as were wanted, and they are out of the queue.
 constexpr std::uint32_t came_full = 2;     // The queue has no room for what has come.
 constexpr std::uint32_t came_read = 4;     // Half a ring was read: its senders are to be told.
-constexpr std::uint32_t came_bad = 8;      // No notification has what is wanted, or the queue would not hold so many.
-constexpr std::uint32_t came_others = 16;  // Those that are wanted are in the queue, with others among them, or to be said which.
+constexpr std::uint32_t came_others = 8;   // Those that are wanted are in the queue, with others among them, or to be said which.
 struct Came {
     std::uint32_t matched;  // of those in the queue
     std::uint32_t how;
@@ -43,15 +42,17 @@ MP_DEVICE bool is_to_be_told(std::uint32_t slots, std::uint64_t next, std::uint6
     return (next ^ told) >= (half == 0 ? 1 : half);
 }
 
-// The device from which what is wanted comes; `nobody` if it may come from any.
-MP_DEVICE std::uint32_t home_of(Desk& all, const Wanted& wanted) {
-    if (all.devices == 1 || wanted.source == any_source) return nobody;
+// The device from which what is waited for comes; `nobody` if it may come from any.
+MP_DEVICE std::uint32_t home_of(Desk& all, const Wanted& wanted, bool waits) {
+    if (!waits || all.devices == 1 || wanted.source == any_source) return nobody;
     // Mostly somebody whom this rank notifies, too.
     const Route& route = route_at(all, wanted.window, wanted.source);
     return leads_to(route, wanted.window, wanted.source) ? route.device : device_of(all, wanted.source);
 }
 // Looks at the ring of that device for each look at another one, for which somebody may wait who sends.
 constexpr std::uint32_t looks_at_home = 8;
+// Looks at all rings before the clock is looked at, if it is.
+MP_DEVICE std::uint32_t looks_of(bool waits) { return waits ? polls_between_clocks : 1; }
 
 // Looks at all rings so many times, with so much sleep between two, and takes what has come into the queue, until `wanted` match; of those that are in
 // the queue `matched` do. If nothing else is in it, they are taken out at once, unless they are to stay; the last one need not go in. By the
@@ -319,8 +320,8 @@ MP_DEVICE bool is_known(const Ranks& all, const Wanted& wanted, std::uint32_t co
 }
 
 // The beginning of a wait, and mostly all of it: what is wanted is the first of the queue, or it comes soon, and nothing else before it. By the leader.
-MP_COLD Came take_soon(Desk& all, const Wanted wanted, std::uint32_t count, bool stay, std::uint32_t looks) {
-    if (!is_known(all, wanted, count)) return {0, came_bad};
+MP_COLD Came take_soon(Desk& all, const Wanted wanted, std::uint32_t count, bool stay, bool waits) {
+    if (!is_known(all, wanted, count)) return {0, 0};
     const Filter filter = filter_of(wanted);
     const Queue queue = queue_of(all);
     // More are looked through elsewhere, many at once.
@@ -329,7 +330,7 @@ MP_COLD Came take_soon(Desk& all, const Wanted wanted, std::uint32_t count, bool
     std::uint32_t matched = 0, looked = 0;
     MP_NO_UNROLL
     for (; looked < queue.held && matched < count; ++looked) matched += filter.takes(queue[looked]);
-    if (matched < count) return take_in(all, filter, matched, count, stay, looks == 1 ? nobody : home_of(all, wanted), looks, 0);
+    if (matched < count) return take_in(all, filter, matched, count, stay, home_of(all, wanted, waits), looks_of(waits), 0);
     if (looked != count || stay) return {matched, came_others};
     set_queue(all, queue.first + count, queue.held - count);
     fence_for(acquire, all.devices == 1);
@@ -341,28 +342,27 @@ MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_
     Desk& all = *self.all;
     const Filter filter = filter_of(wanted);
     Looked found = look_through(queue_of(all), filter, count);
-    std::uint32_t matched = found.matched;
     WaitResult result = {ok, count, 0};
     Found clock = {};
     bool full = false;
-    for (Rounds rounds; matched < count;) {
-        const Came came = take_more_in(all, filter, matched, count, out != nullptr, patience.waits ? home_of(all, wanted) : nobody,
-                                       patience.waits ? polls_between_clocks : 1, rounds.doze_ns);
+    for (Rounds rounds; found.matched < count;) {
+        const Came came = take_more_in(all, filter, found.matched, count, out != nullptr, home_of(all, wanted, patience.waits),
+                                       looks_of(patience.waits), rounds.doze_ns);
         if ((came.how & came_read) != 0) tell_read(all, self.local);
         if ((came.how & came_taken) != 0) return result;
-        matched = came.matched;
+        found.matched = came.matched;
         found.looked = all.queued;
         full = (came.how & came_full) != 0;
-        if (matched == count || full) break;
+        if (found.matched == count || full) break;
         // Not all rings have been looked at: there may be more.
         if (came.how != 0) continue;
         if (!patience.waits) break;
         // Also after a deadline, past which this thread may have been off the processor: the last look decides.
-        result = {clock.status, matched, clock.waited_ns};
+        result = {clock.status, found.matched, clock.waited_ns};
         if (result.failed()) break;
         if (rounds.next()) clock = look_now(patience.bounds, clock);
     }
-    if (matched == count) {
+    if (found.matched == count) {
         const Queue queue = queue_of(all);
         // First, so that it does not wait for what is stored below.
         fence_for(acquire, all.devices == 1);
@@ -372,11 +372,11 @@ MP_COLD WaitResult take_later(const Rank self, const Wanted wanted, std::uint32_
         return {ok, count, 0};
     }
     if (full) result.status = no_room;
-    result.seen = matched;
+    result.seen = found.matched;
     // A wildcard is all ones, as nobody is.
     if (patience.reports && result.failed())
         report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody, static_cast<std::uint32_t>(full),
-                                     count, matched, result.waited_ns});
+                                     count, found.matched, result.waited_ns});
     return result;
 }
 MP_COLD WaitResult take_rest(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience, const Came came) {
@@ -395,9 +395,9 @@ MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t 
     if (count == 0) return {ok, 0, 0};
     Came came = {count, came_taken};
     if (block().leads())
-        came = take_soon(*self.all, wanted, count, out != nullptr, patience.waits ? polls_between_clocks : 1);
+        came = take_soon(*self.all, wanted, count, out != nullptr, patience.waits);
     // The vote is the barrier.
-    if (MP_RARELY(uniform(block().any(came.how != came_taken)))) return take_rest(self, wanted, count, out, patience, came);
+    if (MP_RARELY(block().any(came.how != came_taken))) return take_rest(self, wanted, count, out, patience, came);
     return {ok, count, 0};
 }
 
