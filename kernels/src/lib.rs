@@ -114,6 +114,11 @@ mod tests {
             let file = file.unwrap();
             let text = std::fs::read_to_string(file.path()).unwrap();
             let names = text.split("MP_KERNEL void ").skip(1);
+            for kernel in names.clone() {
+                let body = kernel.split_once("{\n").unwrap().1;
+                // Streams launch it before the one in front of it has ended.
+                assert!(body.starts_with("    mp::begin_in_turn();\n"), "{kernel}");
+            }
             let before = defined.len();
             // The size of its blocks may stand before the name.
             let names = names.map(|rest| match rest.strip_prefix("MP_BLOCK_OF(") {

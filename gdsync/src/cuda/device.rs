@@ -189,7 +189,7 @@ impl CudaDevice {
         kernels: &[&'static str],
     ) -> Result<RawModule> {
         self.bind()?;
-        self.inner.load_image(image, kernels, "see the program's build")
+        self.inner.load_image(image, kernels, "see the program's build", false)
     }
 
     /// Blocks of `kernel` with `threads` threads and `shared` bytes of dynamic shared memory that run at once on the
@@ -403,7 +403,8 @@ impl Inner {
     }
 
     fn load(&self, fatbin: &'static [u8]) -> Result<RawModule> {
-        self.load_image(fatbin, mp_kernels::KERNELS, &mp_kernels::BUILD.architectures.join(", "))
+        let built = mp_kernels::BUILD.architectures.join(", ");
+        self.load_image(fatbin, mp_kernels::KERNELS, &built, true)
     }
 
     fn load_image(
@@ -411,8 +412,9 @@ impl Inner {
         image: &'static [u8],
         kernels: &[&'static str],
         built: &str,
+        in_turn: bool,
     ) -> Result<RawModule> {
-        RawModule::load(image, kernels).map_err(|error| match error {
+        RawModule::load(image, kernels, in_turn).map_err(|error| match error {
             Error::Cuda { code, .. }
                 if code == sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32 =>
             {

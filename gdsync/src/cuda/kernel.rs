@@ -17,6 +17,8 @@ use crate::host::kernel::HostEntry;
 pub struct Kernel {
     code: Code,
     name: &'static str,
+    /// It begins with `mp::begin_in_turn`, so it may be launched while what is in front of it in its stream runs.
+    in_turn: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +39,7 @@ impl Kernel {
     /// # Safety
     /// `entry` was made by that macro, and its code stays loaded as long as the program runs.
     pub unsafe fn host(name: &'static str, entry: HostEntry) -> Kernel {
-        Kernel { code: Code::Host(entry), name }
+        Kernel { code: Code::Host(entry), name, in_turn: false }
     }
 
     pub(crate) fn function(&self) -> Result<sys::CUfunction> {
@@ -65,6 +67,10 @@ impl Kernel {
         }
     }
 
+    pub(crate) fn begins_in_turn(&self) -> bool {
+        self.in_turn
+    }
+
     /// The entry point's name.
     pub fn name(&self) -> &'static str {
         self.name
@@ -84,13 +90,17 @@ unsafe impl Send for RawModule {}
 unsafe impl Sync for RawModule {}
 
 impl RawModule {
-    /// Loads the image and the named kernels into the current context.
-    pub fn load(image: &'static [u8], kernels: &[&'static str]) -> Result<RawModule> {
+    /// Loads the image and the named kernels into the current context. `in_turn`: they begin with `mp::begin_in_turn`.
+    pub fn load(
+        image: &'static [u8],
+        kernels: &[&'static str],
+        in_turn: bool,
+    ) -> Result<RawModule> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: `image` is a whole image that lives for ever; the driver refuses what it cannot read.
         unsafe { cu!(cuModuleLoadFatBinary(&mut handle, image.as_ptr().cast()))? };
         let mut module = RawModule { handle, kernels: HashMap::new() };
-        let loaded = kernels.iter().try_for_each(|name| module.load_kernel(name));
+        let loaded = kernels.iter().try_for_each(|name| module.load_kernel(name, in_turn));
         if loaded.is_err() {
             // SAFETY: loaded just above; nothing of it runs.
             let _ = unsafe { cu!(cuModuleUnload(handle)) };
@@ -98,14 +108,20 @@ impl RawModule {
         loaded.map(|()| module)
     }
 
-    fn load_kernel(&mut self, name: &'static str) -> Result<()> {
+    fn load_kernel(&mut self, name: &'static str, in_turn: bool) -> Result<()> {
         let symbol = CString::new(name).map_err(|_| Error::NoSuchKernel { name: name.into() })?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded; the name is zero-terminated.
         unsafe { cu!(cuModuleGetFunction(&mut function, self.handle, symbol.as_ptr()))? };
         // SAFETY: the function was just looked up.
         unsafe { cu!(cuFuncLoad(function))? };
-        self.kernels.insert(name, Kernel { code: Code::Gpu(function), name });
+        // What was compiled for an older GPU does not wait there (PTX ISA, "griddepcontrol": sm_90).
+        let mut compiled_for = 0;
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        // SAFETY: writes one number.
+        unsafe { cu!(cuFuncGetAttribute(&mut compiled_for, attribute, function))? };
+        let in_turn = in_turn && compiled_for >= 90;
+        self.kernels.insert(name, Kernel { code: Code::Gpu(function), name, in_turn });
         Ok(())
     }
 

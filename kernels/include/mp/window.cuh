@@ -69,6 +69,12 @@ MP_DEVICE Place word_in(const Share& share, std::uint64_t at, std::uint64_t byte
     const std::uint64_t last = bytes - 1;
     return {share.memory + at, ((share.memory | at) & last) == 0 && (at | last) < share.bytes};
 }
+// The same as loads and stores reach it. The address is worked out beside the checks, not behind them.
+MP_DEVICE Place mapped_word(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    Place word = word_in(mapped_part(window, rank), at, bytes);
+    keep(word.address);
+    return word;
+}
 template <class Share>
 MP_DEVICE Place signal_place_in(const Window& window, const Share& share, std::uint64_t signal) {
     return {share.signals + signal * signal_stride, share.signals != 0 && signal < window.signals};
@@ -309,7 +315,7 @@ MP_COLD bool get_bytes(const Window& window, std::uint64_t rank, std::uint64_t a
 template <class T>
 [[nodiscard]] MP_DEVICE bool put_value(const Window& window, std::uint64_t rank, std::uint64_t at, T value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a value has 1, 2, 4 or 8 bytes");
-    const impl::Place to = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    const impl::Place to = impl::mapped_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!to.is_there)) return impl::put_bytes(window, rank, at, value);
     *impl::at<T>(to.address) = value;
     return true;
@@ -319,7 +325,7 @@ template <class T>
 template <class T>
 [[nodiscard]] MP_DEVICE bool get_value(const Window& window, std::uint64_t rank, std::uint64_t at, T& value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a value has 1, 2, 4 or 8 bytes");
-    const impl::Place from = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    const impl::Place from = impl::mapped_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!from.is_there)) return impl::get_bytes(window, rank, at, value);
     value = *impl::at<const volatile T>(from.address);
     return true;
@@ -570,7 +576,7 @@ MP_COLD Fetched<T> compare_swap_rest(const Window& window, std::uint64_t rank, s
 // One thread changes the word of `T` at byte `at` of a rank.
 template <class T, class Kind, class Order>
 MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, T& before, Order order) {
-    const Place there = word_in(mapped_part(window, rank), at, sizeof(T));
+    const Place there = mapped_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return fetch_rest(window, rank, at, kind, value).to(before);
     if constexpr (std::is_same_v<Kind, replace_t> && !std::is_integral_v<T>) {
         using Bits = BitsOf<T>;
@@ -582,7 +588,7 @@ MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t 
 }
 template <class T, class Kind, class Order>
 MP_DEVICE bool change_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, Order order) {
-    const Place there = word_in(mapped_part(window, rank), at, sizeof(T));
+    const Place there = mapped_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return fetch_rest(window, rank, at, kind, value).done;
     if constexpr (std::is_same_v<Kind, replace_t>)
         store(impl::at<BitsOf<T>>(there.address), to_bits(value), order, system);
@@ -642,7 +648,7 @@ MP_CHANGE(atomic_set, replace)
 // Reads the word: what it holds goes to `held`. Acquire, or relaxed.
 template <class T, class Order = acquire_t>
 [[nodiscard]] MP_DEVICE bool atomic_fetch(const Window& window, std::uint64_t rank, std::uint64_t at, T& held, Order order = {}) {
-    const impl::Place there = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    const impl::Place there = impl::mapped_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return impl::fetch_rest(window, rank, at, impl::keeps, T{}).to(held);
     held = impl::of_bits<T>(load(impl::at<const impl::BitsOf<T>>(there.address), order, system));
     return true;
@@ -652,7 +658,7 @@ template <class T, class Order = acquire_t>
 template <class T, class Order = acq_rel_t>
 [[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, impl::As<T> expected,
                                           impl::As<T> value, T& before, Order order = {}) {
-    const impl::Place there = impl::word_in(impl::mapped_part(window, rank), at, sizeof(T));
+    const impl::Place there = impl::mapped_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return impl::compare_swap_rest<T>(window, rank, at, expected, value).to(before);
     before = mp::compare_swap(impl::at<T>(there.address), expected, value, system, order);
     return true;

@@ -5,6 +5,7 @@
 
 // A barrier of the ranks' streams: what each stream did before is visible to all streams after.
 MP_KERNEL void mp_barrier(const __grid_constant__ mp::Collective collective) {
+    mp::begin_in_turn();
     if (mp::block_rank() == 0) (void)mp::barrier(mp::block(), collective);
 }
 
@@ -30,6 +31,7 @@ MP_DEVICE mp::Part part_of_block() { return {mp::block_rank(), mp::grid_blocks()
 // A run whose blocks have at most `most` bytes, the same on all ranks, which go by the first rings. A failed wait goes into the
 // collective's report.
 MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
+    mp::begin_in_turn();
     if (mp::block_rank() != 0) return;
     const mp::impl::RingShare all = {0, 0, mp::impl::words_of(most)};
     (void)run_one(run, [&](const mp::CollectiveRun& run, const auto& take) {
@@ -40,6 +42,7 @@ MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, 
 // The same by several, which blocks of threads serve in turn; `most` is of both runs.
 MP_KERNEL void MP_BLOCK_OF(512) mp_collective_rings(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun first,
                                                     const __grid_constant__ mp::CollectiveRun second, std::uint64_t most) {
+    mp::begin_in_turn();
     run_both(first, second, [&](const mp::CollectiveRun& run, const auto& take) {
         return mp::impl::run_by_rings(mp::block(), collective, run.gives, run.takes, most, take, part_of_block());
     });
@@ -48,6 +51,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_collective_rings(const __grid_constant__ mp::
 // By lanes, which blocks of threads serve in turn.
 MP_KERNEL void MP_BLOCK_OF(512) mp_collective_lanes(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun first,
                                                     const __grid_constant__ mp::CollectiveRun second, std::uint64_t most) {
+    mp::begin_in_turn();
     run_both(first, second, [&](const mp::CollectiveRun& run, const auto& take) {
         return mp::impl::run_by_lanes(mp::block(), collective.state, mp::impl::bounds_of(collective), run.gives, run.takes, most, take,
                                       part_of_block());
@@ -57,6 +61,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_collective_lanes(const __grid_constant__ mp::
 // Through a NIC, by one block of threads.
 MP_KERNEL void MP_BLOCK_OF(256) mp_collective_nic(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run,
                                                   std::uint64_t most) {
+    mp::begin_in_turn();
     if (mp::block_rank() != 0) return;
     (void)run_one(run, [&](const mp::CollectiveRun& run, const auto& take) {
         return mp::impl::run_by_nic(mp::block(), collective.state, mp::impl::bounds_of(collective), run.gives, run.takes, most, take);

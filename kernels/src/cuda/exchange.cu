@@ -42,6 +42,7 @@ MP_DEVICE void run(const ExchangeHead& head, const ExchangeLink& link, int n, Pa
 
 // `blocks` blocks for each neighbour.
 MP_KERNEL void MP_BLOCK_OF(256) mp_exchange(mp::Exchange<26> exchange, std::uint32_t what, std::uint32_t blocks) {
+    mp::begin_in_turn();
     const std::uint32_t n = mp::block_rank() / blocks;
     mp::exchanging::run(exchange.head, exchange.links[n], int(n), {mp::block_rank() % blocks, blocks}, what);
 }

@@ -8,6 +8,7 @@
 // Rings blocks [begin, end) of the send queue, once those before them are rung; what the stream wrote before is visible to the NIC. When
 // the bounds end it first, it has not rung, and the report says so. One thread.
 MP_KERNEL void mp_ring(mp::QueuePair qp, std::uint64_t begin, std::uint64_t end, mp::WaitBounds bounds, mp::WaitReport* report) {
+    mp::begin_in_turn();
     if (mp::block_rank() != 0 || mp::thread_rank() != 0) return;
     const mp::PostStatus status = mp::ring(mp::thread(), qp, begin, end, bounds);
     if (status == mp::PostStatus::ok) return;

@@ -7,11 +7,13 @@
 // Raises the signal to `value`, with release at system scope: whoever acquires it sees what earlier kernels of the stream
 // wrote. One thread is enough; launched with more, thread 0 of block 0 does it.
 MP_KERNEL void mp_signal_store(std::uint64_t* word, std::uint64_t value) {
+    mp::begin_in_turn();
     if (mp::block_rank() == 0 && mp::thread_rank() == 0) mp::signal(mp::thread(), word, value);
 }
 
 // Adds to the signal, to which others may add at the same time. For the rest as mp_signal_store.
 MP_KERNEL void mp_signal_add(std::uint64_t* word, std::uint64_t value) {
+    mp::begin_in_turn();
     if (mp::block_rank() == 0 && mp::thread_rank() == 0) mp::signal_add(mp::thread(), word, value);
 }
 
@@ -36,6 +38,7 @@ MP_DEVICE WaitResult wait_by(const std::uint64_t* word, std::uint32_t comparison
 // by itself: one block of one thread is enough, more blocks occupy the GPU for as long as the wait lasts.
 MP_KERNEL void mp_signal_wait(const std::uint64_t* word, std::uint64_t value, std::uint32_t comparison, mp::WaitBounds bounds,
                               mp::WaitReport* report) {
+    mp::begin_in_turn();
     if (mp::thread_rank() != 0) return;
     mp::report(report, value, mp::wait_by(word, comparison, value, bounds));
 }

@@ -89,6 +89,7 @@ MP_DEVICE void run_all(const Step* steps, std::uint32_t count, std::uint64_t see
 // Copies `count` pieces, each by a warp: what a message in several pieces has to do besides its steps. Orders nothing: a step behind it
 // in the stream tells the other end.
 MP_KERNEL void MP_BLOCK_OF(256) mp_pieces(const mp::MessagePiece* pieces, std::uint64_t count) {
+    mp::begin_in_turn();
     const std::uint64_t warps = mp::grid_blocks() * (mp::block().size() / 32);
     for (std::uint64_t i = mp::block_rank() * (mp::block().size() / 32) + mp::thread_rank() / 32; i < count; i += warps)
         mp::copy(mp::warp(), mp::impl::at<void>(pieces[i].to), mp::impl::at<const void>(pieces[i].from), pieces[i].bytes);
@@ -96,8 +97,10 @@ MP_KERNEL void MP_BLOCK_OF(256) mp_pieces(const mp::MessagePiece* pieces, std::u
 
 // A list of up to few_steps or max_steps; see run_all.
 MP_KERNEL void MP_BLOCK_OF(512) mp_steps_few(mp::StepList<mp::few_steps> list, std::uint32_t count, std::uint64_t seen) {
+    mp::begin_in_turn();
     mp::steps::run_all(list.steps, count, seen);
 }
 MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList<mp::max_steps> list, std::uint32_t count, std::uint64_t seen) {
+    mp::begin_in_turn();
     mp::steps::run_all(list.steps, count, seen);
 }

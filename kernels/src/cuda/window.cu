@@ -37,6 +37,7 @@ MP_DEVICE bool atomic_by(const Window& window, std::uint64_t rank, std::uint64_t
 // bytes, unless that is null. What is refused, and what fails, is in the window's report.
 MP_KERNEL void mp_atomic(const __grid_constant__ mp::Window window, std::uint64_t rank, std::uint64_t at, std::uint32_t kind, std::uint32_t element,
                          std::uint64_t value, std::uint64_t expected, void* into) {
+    mp::begin_in_turn();
     if (mp::block_rank() != 0 || mp::thread_rank() != 0) return;
     std::uint64_t before = 0;
     bool done = false;

@@ -126,7 +126,6 @@ MP_PTX_FENCE(acq_rel, "acq_rel", system_t, "sys")
 #undef MP_PTX_ONE_SIDE
 
 constexpr unsigned full_warp = 0xffffffffu;
-MP_DEVICE bool uniform(bool same) { return __any_sync(full_warp, same) != 0; }
 
 }  // namespace impl
 
@@ -210,7 +209,14 @@ MP_DEVICE unsigned multiprocessor() {
 }
 
 MP_DEVICE void block_barrier() { __syncthreads(); }
-MP_DEVICE bool block_any(bool mine) { return impl::uniform(__syncthreads_or(mine) != 0); }
+// PTX ISA 9.0, "griddepcontrol". Without the attribute of the launch (gdsync) the wait is over at once.
+MP_DEVICE void begin_in_turn() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (grid_blocks() == 1) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+MP_DEVICE bool block_any(bool mine) { return __syncthreads_or(mine) != 0; }
 // A vote orders no memory, so the barrier is needed beside it.
 MP_DEVICE void warp_barrier() { __syncwarp(impl::full_warp); }
 MP_DEVICE bool warp_any(bool mine) {
@@ -292,6 +298,7 @@ MP_DEVICE T fixed(const T& word) {
         return static_cast<T>(bits);
     }
 }
+MP_DEVICE bool uniform(bool same) { return __any_sync(full_warp, same) != 0; }
 template <class T>
 MP_DEVICE void keep(T& value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "keep: 32 or 64 bits");

@@ -159,6 +159,7 @@ MP_DEVICE unsigned grid_blocks() { return host::this_thread.grid_blocks; }
 MP_DEVICE unsigned lane() { return host::this_thread.rank % 32; }
 MP_DEVICE unsigned multiprocessor() { return 0; }
 
+MP_DEVICE void begin_in_turn() {}
 MP_DEVICE void block_barrier() {
     if (host::Meeting* meeting = impl::my_block()) meeting->barrier.arrive_and_wait();
 }
