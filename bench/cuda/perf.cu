@@ -45,7 +45,7 @@ struct Watch {
         time->cycles = now;
         last = static_cast<std::uint32_t>(now);
     }
-    MP_DEVICE void round(std::uint32_t number) {
+    MP_DEVICE void round(std::uint64_t number) {
         if (thread_rank() != 0 || samples == nullptr) return;
         const auto now = static_cast<std::uint32_t>(clock_cycles());
         samples[number] = now - last;
@@ -102,7 +102,7 @@ MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPon
             }
             if (!serves || round + 1 < rounds) failed = senders[turn].send(block()).failed();
             if (round + turns < rounds) receivers[turn].post(block());
-            if (round >= game.untimed_rounds) watch.round(static_cast<std::uint32_t>(round - game.untimed_rounds));
+            if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
         }
     }
     MP_UNROLL
@@ -191,7 +191,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
             mp::block_barrier();
         }
         if (!serves || round + 1 < rounds) play(value + serves);
-        if (round >= game.untimed_rounds) watch.round(static_cast<std::uint32_t>(round - game.untimed_rounds));
+        if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
     }
     watch.end(false);
     if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);

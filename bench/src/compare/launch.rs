@@ -7,12 +7,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use libmp::{Device, World};
+use mp_program::peer::Program;
 
 use super::absent::{Journal, agree, settle};
 use super::{Mpi, Plan, Ucx, gpu};
 use crate::perf::{Devices, Rank};
 use crate::result::Results;
-use mp_program::peer::Program;
 
 /// Set in the processes that this starts: what starts the ranks.
 const STARTED: &str = "MP_PERF_STARTED";

@@ -4,7 +4,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-
 use mp_program::peer::{Program, patience};
 
 /// How long the two may take to find each other.

@@ -89,7 +89,7 @@ private:
         MP_NO_UNROLL
         for (std::uint32_t rank = first_; rank < ranks() && !result.failed(); rank = next(group, rank + group.size()))
             result = impl::wait_alone(impl::met_in(mine_, rank), number, impl::bounds_of(collective_), heard);
-        if (group.any(result.failed())) {
+        if (group.any_uniform(result.failed())) {
             impl::take_back(group, collective_.state, met_);
             return last_ = impl::failed_apart(group, collective_.report, number, result);
         }

@@ -14,7 +14,7 @@ struct Thread {
     MP_DEVICE unsigned size() const { return 1; }
     MP_DEVICE void sync() const {}
     MP_DEVICE bool any(bool mine) const { return mine; }
-    MP_DEVICE bool any_plain(bool mine) const { return mine; }
+    MP_DEVICE bool any_uniform(bool mine) const { return mine; }
     template <class Value>
     MP_DEVICE Value broadcast(const Value& of_leader) const {
         return of_leader;
@@ -28,23 +28,22 @@ struct Warp {
     MP_DEVICE unsigned size() const { return 32; }
     MP_DEVICE void sync() const { warp_barrier(); }
     MP_DEVICE bool any(bool mine) const { return warp_any(mine); }
-    MP_DEVICE bool any_plain(bool mine) const { return warp_any(mine); }
+    MP_DEVICE bool any_uniform(bool mine) const { return warp_any(mine); }
     template <class Value>
     MP_DEVICE Value broadcast(const Value& of_leader) const {
         return warp_broadcast(of_leader);
     }
 };
 
-// All threads of the block; thread 0 leads. sync, any and broadcast order memory among them, at block scope. The compiler is told that all
-// threads have the same answer of `any`: then it saves nothing around what is rarely done because of it. any_plain is for where that
-// costs more than it saves.
+// All threads of the block; thread 0 leads. sync, any and broadcast order memory among them, at block scope. any_uniform is any, and
+// tells the compiler that all threads have the same answer: then it saves nothing around a long call behind it. It is a vote more, 15 ns.
 struct Block {
     MP_DEVICE bool leads() const { return thread_rank() == 0; }
     MP_DEVICE unsigned rank() const { return thread_rank(); }
     MP_DEVICE unsigned size() const { return block_threads(); }
     MP_DEVICE void sync() const { block_barrier(); }
-    MP_DEVICE bool any(bool mine) const { return impl::uniform(block_any(mine)); }
-    MP_DEVICE bool any_plain(bool mine) const { return block_any(mine); }
+    MP_DEVICE bool any(bool mine) const { return block_any(mine); }
+    MP_DEVICE bool any_uniform(bool mine) const { return impl::uniform(block_any(mine)); }
     template <class Value>
     MP_DEVICE Value broadcast(const Value& of_leader) const {
         return block_broadcast(of_leader);

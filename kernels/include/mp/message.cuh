@@ -195,7 +195,7 @@ private:
         if (!share_.serves()) return false;
         const std::uint32_t under_way = static_cast<std::uint32_t>(epoch) - static_cast<std::uint32_t>(taken_);
         // What the group wrote is there for all of it.
-        if (MP_RARELY(group.any_plain(under_way > packet_slots))) return false;
+        if (MP_RARELY(group.any(under_way > packet_slots))) return false;
         share_.store_packets(group, slot_, words_, epoch);
         // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
         if (under_way == packet_slots) taken_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system);
@@ -325,7 +325,7 @@ private:
         const Packet* slot = impl::slot_of(message_, epoch) + group.rank();
         auto* words = impl::Share::words_of(group, message_.memory);
         const bool missing = !share_.take_packets(group, slot, words, epoch);
-        if (group.any_plain(missing)) return false;
+        if (group.any(missing)) return false;
         impl::free_slot(group, message_.theirs, epoch);
         return true;
     }

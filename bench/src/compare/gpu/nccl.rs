@@ -3,19 +3,18 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
-use std::process::Command;
 use std::ptr::null_mut;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use gdsync::{Buffer, Deadline};
 use libloading::Library;
+use mp_program::peer::{patience, site_packages};
 
 use super::collective::{Kind, on_stream, rounds};
 use super::{ON_STREAMS, Player, Sample};
 use crate::perf::Rank;
 use crate::result::Role;
-use mp_program::peer::{patience, site_packages};
 
 /// `ncclUniqueId` (nccl.h: 128 bytes, passed by value).
 #[repr(C)]

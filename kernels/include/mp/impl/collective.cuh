@@ -163,7 +163,7 @@ MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, st
 template <class Group>
 MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, const RingShare& share, const RingRun& run, bool together,
                                 const WaitResult& result) {
-    if (group.any(result.failed())) return failed_apart(group, collective.report, run.number, result);
+    if (group.any_uniform(result.failed())) return failed_apart(group, collective.report, run.number, result);
     if (group.leads()) {
         RingState* state = state_of(collective, share.ring);
         state->runs = run.number;
@@ -188,7 +188,7 @@ MP_COLD WaitResult hear_taken(Group group, std::uint64_t memory, const WaitBound
     WaitResult result = {ok, run, 0};
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
         if (rank != collective.rank) result = wait_alone(taken_in(ring, rank), position, bounds, relaxed);
-    if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
+    if (group.any_uniform(result.failed())) return failed_apart(group, collective.report, run, result);
     if (group.leads()) state->heard = position;
     return {ok, run, 0};
 }
@@ -460,7 +460,7 @@ MP_DEVICE WaitResult run_lane(Group group, const Collective& collective, const W
             if (rank != me && (gets || takes_now(rank)))
                 result = wait_lane(lane_word(inboxes[me], collective, lane, rank), counters_of(collective, lane, rank), gets, takes_now(rank), bounds);
         }
-        if (group.any(result.failed())) return failed_apart(group, collective.report, step, result);
+        if (group.any_uniform(result.failed())) return failed_apart(group, collective.report, step, result);
         for (std::uint64_t rank = gives.first; rank < gives.end; ++rank) {
             const BlockAt given_now = gives_now(rank);
             if (rank == me || given_now.bytes == 0) continue;

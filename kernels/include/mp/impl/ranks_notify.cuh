@@ -397,7 +397,7 @@ MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t 
     if (block().leads())
         came = take_soon(*self.all, wanted, count, out != nullptr, patience.waits);
     // The vote is the barrier.
-    if (MP_RARELY(block().any(came.how != came_taken))) return take_rest(self, wanted, count, out, patience, came);
+    if (MP_RARELY(block().any_uniform(came.how != came_taken))) return take_rest(self, wanted, count, out, patience, came);
     return {ok, count, 0};
 }
 
