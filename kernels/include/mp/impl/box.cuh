@@ -7,7 +7,7 @@
 namespace mp {
 namespace impl {
 
-// Words first, first + stride, … of a box, without a division between two of them.
+// Goes through every stride-th word of a box, without a division between two of them.
 template <class Word>
 class BoxWalk {
 public:
@@ -65,6 +65,7 @@ private:
     Side from_, to_;
 };
 
+// Words first, first + stride, … of a box, several under way.
 template <class Word>
 MP_COLD void copy_words(const ExchangeCopy& box, std::uint64_t first, std::uint64_t stride) {
     const std::uint64_t count = box.row / sizeof(Word) * box.rows * box.planes;
@@ -77,29 +78,48 @@ MP_COLD void copy_words(const ExchangeCopy& box, std::uint64_t first, std::uint6
     for (; left > 0; --left) walk.template copy<1>();
 }
 
+// The same one after another, for kernels that would keep what they work with in memory if this took more registers.
+template <class Word>
+MP_COLD void copy_words_singly(const ExchangeCopy& box, std::uint64_t first, std::uint64_t stride) {
+    const std::uint64_t row = box.row / sizeof(Word);
+    for (std::uint64_t i = first; i < row * box.rows * box.planes; i += stride) {
+        const std::uint64_t x = i % row * sizeof(Word), y = i / row % box.rows, z = i / row / box.rows;
+        *at<Word>(box.to + x + y * box.to_row + z * box.to_plane) = *at<const Word>(box.from + x + y * box.from_row + z * box.from_plane);
+    }
+}
+
+// Of which words a box is: all that is copied begins and ends at multiples of so many bytes.
+MP_DEVICE std::uint64_t steps_of(const ExchangeCopy& box) {
+    return box.from | box.to | box.row | box.from_row | box.from_plane | box.to_row | box.to_plane;
+}
+
 // A part of a box, word by word. Orders nothing.
 template <class Group>
-MP_DEVICE void copy_by_words(Group group, const ExchangeCopy& box, const Part& part) {
-    const std::uint64_t stride = std::uint64_t{group.size()} * part.count;
-    const std::uint64_t first = std::uint64_t{group.size()} * part.index + group.rank();
-    const std::uint64_t steps = box.from | box.to | box.row | box.from_row | box.from_plane | box.to_row | box.to_plane;
-    if (steps % sizeof(Wide) == 0)
-        copy_words<Wide>(box, first, stride);
-    else if (steps % 8 == 0)
-        copy_words<std::uint64_t>(box, first, stride);
+MP_DEVICE void copy_singly(Group group, const ExchangeCopy& box, const Part& part) {
+    const Turn turn = turn_of(group, part);
+    const std::uint64_t steps = steps_of(box);
+    if (steps % 8 == 0)
+        copy_words_singly<std::uint64_t>(box, turn.first, turn.stride);
     else if (steps % 4 == 0)
-        copy_words<std::uint32_t>(box, first, stride);
+        copy_words_singly<std::uint32_t>(box, turn.first, turn.stride);
     else
-        copy_words<unsigned char>(box, first, stride);
+        copy_words_singly<unsigned char>(box, turn.first, turn.stride);
 }
 
 // A part of a box. Orders nothing.
 template <class Group>
 MP_DEVICE void copy_box(Group group, const ExchangeCopy& box, Part part) {
-    if (box.rows == 1 && box.planes == 1)
-        copy(group, at<void>(box.to), at<const void>(box.from), box.row, part);
+    if (box.rows == 1 && box.planes == 1) return copy(group, at<void>(box.to), at<const void>(box.from), box.row, part);
+    const Turn turn = turn_of(group, part);
+    const std::uint64_t steps = steps_of(box);
+    if (steps % sizeof(Wide) == 0)
+        copy_words<Wide>(box, turn.first, turn.stride);
+    else if (steps % 8 == 0)
+        copy_words<std::uint64_t>(box, turn.first, turn.stride);
+    else if (steps % 4 == 0)
+        copy_words<std::uint32_t>(box, turn.first, turn.stride);
     else
-        copy_by_words(group, box, part);
+        copy_words<unsigned char>(box, turn.first, turn.stride);
 }
 
 // Copies rows by loads and stores.

@@ -151,7 +151,7 @@ MP_COLD bool unpack(Group group, std::uint64_t reads, int n, std::uint64_t state
         if (group.leads()) turn = fetch_add(&state->claimed, std::uint64_t{1}, gpu);
         turn = group.broadcast(turn);
         if (turn >= parts) break;
-        copy_by_words(group, box, {unsigned(turn), parts});
+        copy_singly(group, box, {unsigned(turn), parts});
         group.sync();
         if (group.leads()) fetch_add(&state->unpacked, std::uint64_t{1}, gpu);
     }
