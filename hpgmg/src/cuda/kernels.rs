@@ -410,4 +410,27 @@ mod tests {
         }
         assert!(kernels > 0, "ptxas said nothing of any kernel");
     }
+
+    /// What a kernel spills it reads again in its loops, however rarely what it was spilt for is called: so a test looks for it.
+    #[test]
+    fn sweeps_keep_what_they_work_with_in_registers() {
+        let (mut properties, mut entry, mut sweeps) = ("", "", 0);
+        for line in SAID.lines() {
+            if let Some((_, name)) = line.split_once("Compiling entry function ") {
+                entry = name;
+            }
+            if let Some((_, name)) = line.split_once("Function properties for ") {
+                properties = name;
+            }
+            let is_sweep = properties.contains("sweep") || properties.contains("column_gsrb");
+            let Some((before, _)) = line.split_once(" bytes spill stores") else { continue };
+            if !is_sweep || !entry.contains(properties) || !entry.contains("sm_90'") {
+                continue;
+            }
+            let bytes: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
+            assert!(bytes <= 8, "{entry} spills {bytes} bytes");
+            sweeps += 1;
+        }
+        assert!(sweeps > 10 || !SAID.contains("sm_90'"), "{sweeps} sweeps");
+    }
 }
