@@ -14,6 +14,17 @@ use crate::peer::{Program, patience, site_packages};
 const LIBRARY: &str = "libnvshmem_host.so.3";
 
 /// Both processes, which have met.
+///
+/// ```no_run
+/// use mp_program::nvshmem::Pair;
+///
+/// # fn main() -> anyhow::Result<()> {
+/// let mut pair = Pair::start([0, 1])?;
+/// let [of_first, _] = pair.ask("put 8 1000 32")?;
+/// println!("{}: {of_first}", pair.version());
+/// pair.finish()
+/// # }
+/// ```
 pub struct Pair {
     programs: [Program; 2],
     version: String,

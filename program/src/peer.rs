@@ -25,6 +25,22 @@ const WORDS: (usize, usize) = (3, 400);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program with its input and output; killed when dropped.
+///
+/// ```
+/// use std::process::Command;
+/// use std::time::{Duration, Instant};
+///
+/// use mp_program::peer::Program;
+///
+/// # fn main() -> anyhow::Result<()> {
+/// let soon = Instant::now() + Duration::from_secs(60);
+/// let mut cat = Program::start("cat", &mut Command::new("cat"))?;
+/// cat.say("ok 42")?;
+/// assert_eq!(cat.answer("ok", soon)?, "42");
+/// cat.end(soon)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Program {
     name: String,
     child: Child,
