@@ -93,17 +93,22 @@ MP_DEVICE std::uint64_t steps_of(const ExchangeCopy& box) {
     return box.from | box.to | box.row | box.from_row | box.from_plane | box.to_row | box.to_plane;
 }
 
+// Calls `copy` with a word of the widest type up to 8 bytes in which all steps are whole.
+template <class Copy>
+MP_DEVICE void by_words(std::uint64_t steps, const Copy& copy) {
+    if (steps % 8 == 0)
+        copy(std::uint64_t{});
+    else if (steps % 4 == 0)
+        copy(std::uint32_t{});
+    else
+        copy(static_cast<unsigned char>(0));
+}
+
 // A part of a box, word by word. Orders nothing.
 template <class Group>
 MP_DEVICE void copy_singly(Group group, const ExchangeCopy& box, const Part& part) {
     const Turn turn = turn_of(group, part);
-    const std::uint64_t steps = steps_of(box);
-    if (steps % 8 == 0)
-        copy_words_singly<std::uint64_t>(box, turn.first, turn.stride);
-    else if (steps % 4 == 0)
-        copy_words_singly<std::uint32_t>(box, turn.first, turn.stride);
-    else
-        copy_words_singly<unsigned char>(box, turn.first, turn.stride);
+    by_words(steps_of(box), [&](auto word) { copy_words_singly<decltype(word)>(box, turn.first, turn.stride); });
 }
 
 // A part of a box. Orders nothing.
@@ -112,14 +117,8 @@ MP_DEVICE void copy_box(Group group, const ExchangeCopy& box, Part part) {
     if (box.rows == 1 && box.planes == 1) return copy(group, at<void>(box.to), at<const void>(box.from), box.row, part);
     const Turn turn = turn_of(group, part);
     const std::uint64_t steps = steps_of(box);
-    if (steps % sizeof(Wide) == 0)
-        copy_words<Wide>(box, turn.first, turn.stride);
-    else if (steps % 8 == 0)
-        copy_words<std::uint64_t>(box, turn.first, turn.stride);
-    else if (steps % 4 == 0)
-        copy_words<std::uint32_t>(box, turn.first, turn.stride);
-    else
-        copy_words<unsigned char>(box, turn.first, turn.stride);
+    if (steps % sizeof(Wide) == 0) return copy_words<Wide>(box, turn.first, turn.stride);
+    by_words(steps, [&](auto word) { copy_words<decltype(word)>(box, turn.first, turn.stride); });
 }
 
 // Copies rows by loads and stores.

@@ -57,12 +57,7 @@ MP_DEVICE void store_words(Group group, const ExchangeRoute& route, std::uint64_
 template <class Group>
 MP_COLD void store_cells(Group group, const ExchangeRoute& route, std::uint64_t twin, const Box box) {
     const std::uint64_t steps = route.cell | route.cells | route.row | route.plane | twin | route.twin_row | route.twin_plane;
-    if (steps % 8 == 0)
-        store_words<std::uint64_t>(group, route, twin, box);
-    else if (steps % 4 == 0)
-        store_words<std::uint32_t>(group, route, twin, box);
-    else
-        store_words<unsigned char>(group, route, twin, box);
+    by_words(steps, [&](auto word) { store_words<decltype(word)>(group, route, twin, box); });
 }
 
 MP_DEVICE const ExchangeRoute* route_in(std::uint64_t routes, int n) { return at<const ExchangeRoute>(routes) + n; }
