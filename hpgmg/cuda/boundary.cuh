@@ -89,36 +89,37 @@ __device__ __forceinline__ void extend_planes(int rule, int k, int step, int thr
 // consecutive t of one row, with the cells next to a boundary in one warp (the host's launch sees to it).
 template <bool WRAPPED = false, class L>
 __device__ __forceinline__ void store_row(const L& level, double* out, int t, int j, int k, double even, double odd) {
-    const int q = (j + k) & 1;
     const int last = level.n / 2 - 1;
-    const int row = level.row(j, k);
-    double* same = out + row + q * level.half;         // cells of even i
-    double* other = out + row + (1 - q) * level.half;  // cells of odd i
+    // Places of t in the half of the cells of even i, and in the other.
+    const int q = (j + k) & 1, at = level.row(j, k) + t;
+    const int same = at + q * level.half, other = at + (1 - q) * level.half;
     const bool mine = t <= last && level.has(j) && level.has(k);
     if (mine) {
-        same[t] = even;
-        other[t] = odd;
+        out[same] = even;
+        out[other] = odd;
     }
     if (WRAPPED) {
         if (mine && t == 0) {
-            same[last + 1] = even;
-            other[last + 1] = odd;
+            out[same + last + 1] = even;
+            out[other + last + 1] = odd;
         }
         if (mine && t == last) {
-            same[-1] = even;
-            other[-1] = odd;
+            out[same - t - 1] = even;
+            out[other - t - 1] = odd;
         }
         return;
     }
+    // Most warps of longer rows hold neither end.
+    if (last >= 32 && !__any_sync(~0u, t == 0 || t == last)) return;
     const double even_up = __shfl_down_sync(~0u, even, 1), odd_up = __shfl_down_sync(~0u, odd, 1);
     const double even_down = __shfl_up_sync(~0u, even, 1), odd_down = __shfl_up_sync(~0u, odd, 1);
     if (mine && t == 0) {
-        other[-1] = ghost(level.boundary, 0, even, odd, even_up, odd_up);
-        same[-1] = ghost(level.boundary, 1, even, odd, even_up, odd_up);
+        out[other - 1] = ghost(level.boundary, 0, even, odd, even_up, odd_up);
+        out[same - 1] = ghost(level.boundary, 1, even, odd, even_up, odd_up);
     }
     if (mine && t == last) {
-        same[t + 1] = ghost(level.boundary, 0, odd, even, odd_down, even_down);
-        other[t + 1] = ghost(level.boundary, 1, odd, even, odd_down, even_down);
+        out[same + 1] = ghost(level.boundary, 0, odd, even, odd_down, even_down);
+        out[other + 1] = ghost(level.boundary, 1, odd, even, odd_down, even_down);
     }
 }
 

@@ -21,16 +21,6 @@ struct Ring {
     __device__ __forceinline__ double* plane(int k) { return cells[static_cast<unsigned>(k + PLANES) % PLANES]; }
 };
 
-// On the host these are in tests/host/cuda.hpp.
-#ifdef __CUDACC__
-__device__ __forceinline__ void copy_async(double* shared, const double* global) {
-    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-}
-
-__device__ __forceinline__ void copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-#endif
-
 // A block's column of tiles, by blockIdx.x and .y, and this thread's place in it.
 template <class L>
 struct Column {
@@ -56,7 +46,7 @@ struct Column {
         for (int turn = 0; turn < (CHUNKS + BLOCK_THREADS - 1) / BLOCK_THREADS; turn++) {
             const int chunk = thread + turn * BLOCK_THREADS;
             const int side = chunk / SIDE, at = 2 * (chunk % SIDE);
-            if (chunk < CHUNKS) copy_async(to + 2 * chunk, from + side * level.half + at);
+            if (chunk < CHUNKS) copy_two(to + 2 * chunk, from + side * level.half + at);
         }
     }
 

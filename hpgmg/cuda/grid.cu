@@ -78,7 +78,30 @@ __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pa
 
 // Blocks that interpolate are BLOCK_PAIRS x TILE x TILE.
 constexpr int TILE_THREADS = BLOCK_PAIRS * TILE * TILE;
+// Those that a multiprocessor runs at once: what is added to is kept in registers meanwhile.
+__host__ __device__ constexpr int tile_blocks(bool add) { return add ? 2 : 3; }
 __device__ __forceinline__ int thread_of_tile() { return threadIdx.x + BLOCK_PAIRS * (threadIdx.y + TILE * threadIdx.z); }
+
+// The eight children of coarse cell (i, j, k), [k][j][i], as they are before something is added to them: loaded early, for they are waited for.
+__device__ __forceinline__ void load_children(const Level& fine, const double* from, int i, int j, int k, double (&children)[2][2][2]) {
+#pragma unroll
+    for (int row = 0; row < 4; row++) {
+        const int pj = row & 1, pk = row >> 1, fine_j = 2 * j + pj, fine_k = 2 * k + pk, q = (fine_j + fine_k) & 1;
+        const double* const at = from + fine.row(fine_j, fine_k) + i;
+        children[pk][pj][0] = at[q * fine.half];
+        children[pk][pj][1] = at[(1 - q) * fine.half];
+    }
+}
+// Calls store(fine_j, fine_k, even, odd) for the rows of the children, or of the sums with those `before`.
+template <bool ADD, class Store>
+__device__ __forceinline__ void store_children(int j, int k, const double (&before)[2][2][2], const double (&children)[2][2][2], const Store& store) {
+#pragma unroll
+    for (int row = 0; row < 4; row++) {
+        const int pj = row & 1, pk = row >> 1;
+        const double even = children[pk][pj][0], odd = children[pk][pj][1];
+        store(2 * j + pj, 2 * k + pk, ADD ? before[pk][pj][0] + even : even, ADD ? before[pk][pj][1] + odd : odd);
+    }
+}
 
 // fine = P coarse, or fine += P coarse.
 template <int RULE, bool ADD, bool WRAPPED = false>
@@ -87,29 +110,19 @@ __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, 
     // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
     const int i0 = blockIdx.x * BLOCK_PAIRS, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
               k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
-    tile.coarse.template fill<true, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
-                                      TILE_THREADS);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = i < coarse.n && j < coarse.n && k < coarse.n && j >= blockIdx.y * TILE && k >= blockIdx.z * TILE;
+    double before[2][2][2] = {};
+    if (ADD && mine) load_children(fine, to, i, j, k, before);
+    tile.coarse.template fill<TILE_THREADS, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile());
     tile.interpolate(thread_of_tile(), TILE_THREADS);
     double children[2][2][2] = {};
     if (mine) tile.children(threadIdx.x, threadIdx.y, threadIdx.z, children);
     // A warp is one row of coarse cells: all of it is `mine` along j and k or nothing.
     if (!__any_sync(~0u, mine)) return;
-#pragma unroll
-    for (int pk = 0; pk < 2; pk++) {
-#pragma unroll
-        for (int pj = 0; pj < 2; pj++) {
-            double even = children[pk][pj][0], odd = children[pk][pj][1];
-            const int fine_j = 2 * j + pj, fine_k = 2 * k + pk;
-            if (ADD && mine) {
-                const int at = fine.row(fine_j, fine_k) + i, q = (fine_j + fine_k) & 1;
-                even = to[at + q * fine.half] + even;
-                odd = to[at + (1 - q) * fine.half] + odd;
-            }
-            store_row<WRAPPED>(fine, to, i, fine_j, fine_k, even, odd);
-        }
-    }
+    store_children<ADD>(j, k, before, children, [&](int fine_j, int fine_k, double even, double odd) {
+        store_row<WRAPPED>(fine, to, i, fine_j, fine_k, even, odd);
+    });
 }
 
 }  // namespace hpgmg
@@ -189,7 +202,7 @@ HPGMG_OPERATOR(fv4, FV4)
 HPGMG_OPERATOR(fv2, FV2)
 
 #define HPGMG_PROLONG(name, RULE, ADD, WRAPPED)                                                             \
-    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                              \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS, tile_blocks(ADD))                            \
         hpgmg_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,              \
                      const double* from, double* to) {                                                      \
         prolong<RULE, ADD, WRAPPED>(coarse, fine, from, to);                                                \

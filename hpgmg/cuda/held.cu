@@ -1,5 +1,5 @@
 // The coarsest levels in one launch of one cluster, or where there are no clusters of one block, in shared memory: steps of a cycle
-// (src/cycle.rs) over levels of 16, 8, 4 and 2 cells a side. What other hierarchies need is in resident.cu.
+// (src/cycle.rs) over levels of 16, 8, 4 and 2 cells a side, or of 12, 6 and 3. What other hierarchies need is in resident.cu.
 #include "held.cuh"
 
 namespace hpgmg {
@@ -21,87 +21,65 @@ __device__ __forceinline__ void step_held(const Resident& r, const ResidentStep&
     }
 }
 
-template <int OPERATOR, int BLOCKS>
+// A step of the level of n cells a side, which is L or coarser.
+template <int OPERATOR, class L>
+__device__ __forceinline__ void step_of(const Resident& r, const ResidentStep& step, int) {
+    if (block_of_cluster() != 0) return;
+    if (threadIdx.x < L::THREADS) solve_held<OPERATOR, L>(r, step.level, step.zero);
+    __syncthreads();
+}
+template <int OPERATOR, class L, class Coarse, class... Coarser>
+__device__ __forceinline__ void step_of(const Resident& r, const ResidentStep& step, int n) {
+    if (n != L::n) return step_of<OPERATOR, Coarse, Coarser...>(r, step, n);
+    if (L::SPREAD || block_of_cluster() == 0) step_held<OPERATOR, L, Coarse>(r, step);
+}
+
+// Calls f with the type of the level of n cells a side, if this block has some of it.
+template <class... Levels, class F>
+__device__ __forceinline__ void on_level(int n, F f) {
+    auto on = [&](auto as) {
+        using L = typename decltype(as)::Type;
+        if (n == L::n && (L::SPREAD || block_of_cluster() == 0)) f(as);
+    };
+    (on(As<Levels>()), ...);
+}
+
+// The levels are L and coarser ones, each of half as many cells a side as the one before.
+template <int OPERATOR, class L, class... Coarser>
 __device__ __forceinline__ void held(const Resident& r) {
-    using L16 = Held<16, HELD_BLOCKS>;
-    using L8 = Held<8, 1>;
-    using L4 = Held<4, 1>;
-    using L2 = Held<2, 1>;
-    const bool lead = BLOCKS == 1 || block_of_cluster() == 0;
     for (int l = r.first; l < RESIDENT_LEVELS && r.levels[l].n; l++) {
-        switch (r.levels[l].n) {
-            case 16:
-                if (BLOCKS > 1) load_level<L16>(r, l);
-                break;
-            case 8:
-                if (lead) load_level<L8>(r, l);
-                break;
-            case 4:
-                if (lead) load_level<L4>(r, l);
-                break;
-            default:
-                if (lead) load_level<L2>(r, l);
-        }
+        on_level<L, Coarser...>(r.levels[l].n, [&](auto as) { load_level<typename decltype(as)::Type>(r, l); });
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    copied();
     __syncthreads();
     // All blocks have begun: the others' shared memory may be written.
-    if (BLOCKS > 1) meet_cluster();
+    if (L::SPREAD) meet_cluster();
     for (int at = 0; at < r.count; at++) {
         const ResidentStep step = r.steps[at];
-        const int n = r.levels[step.level].n;
-        if (BLOCKS > 1 && n == 16) {
-            step_held<OPERATOR, L16, L8>(r, step);
-        } else if (lead) {
-            if (n == 8) {
-                step_held<OPERATOR, L8, L4>(r, step);
-            } else if (n == 4) {
-                step_held<OPERATOR, L4, L2>(r, step);
-            } else {
-                if (threadIdx.x < L2::THREADS) solve_held<OPERATOR>(r, step.level, step.zero);
-                __syncthreads();
-            }
-        }
+        step_of<OPERATOR, L, Coarser...>(r, step, r.levels[step.level].n);
     }
-    switch (r.levels[r.first].n) {
-        case 16:
-            if (BLOCKS > 1) save_level<OPERATOR, L16>(r, r.first);
-            break;
-        case 8:
-            if (lead) save_level<OPERATOR, L8>(r, r.first);
-            break;
-        case 4:
-            if (lead) save_level<OPERATOR, L4>(r, r.first);
-            break;
-        default:
-            if (lead) save_level<OPERATOR, L2>(r, r.first);
-    }
+    on_level<L, Coarser...>(r.levels[r.first].n, [&](auto as) { save_level<OPERATOR, typename decltype(as)::Type>(r, r.first); });
     // No block ends while others may still reach into its shared memory.
-    if (BLOCKS > 1) meet_cluster();
+    if (L::SPREAD) meet_cluster();
 }
 
 }  // namespace hpgmg
 
+// By a cluster: the first level is cut over its blocks.
 #if __CUDA_ARCH__ >= 900
-#define HPGMG_CLUSTER __cluster_dims__(hpgmg::HELD_BLOCKS, 1, 1)
+#define HPGMG_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
 #else
-#define HPGMG_CLUSTER
+#define HPGMG_CLUSTER(blocks)
 #endif
-
-extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) HPGMG_CLUSTER
-    hpgmg_fv4_held(const __grid_constant__ hpgmg::Resident r) {
-    hpgmg::held<hpgmg::FV4, hpgmg::HELD_BLOCKS>(r);
-}
-
-extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) HPGMG_CLUSTER
-    hpgmg_fv2_held(const __grid_constant__ hpgmg::Resident r) {
-    hpgmg::held<hpgmg::FV2, hpgmg::HELD_BLOCKS>(r);
-}
-
-extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) hpgmg_fv4_held_alone(const __grid_constant__ hpgmg::Resident r) {
-    hpgmg::held<hpgmg::FV4, 1>(r);
-}
-
-extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) hpgmg_fv2_held_alone(const __grid_constant__ hpgmg::Resident r) {
-    hpgmg::held<hpgmg::FV2, 1>(r);
-}
+#define HPGMG_HELD(name, OPERATOR, CLUSTER, ...)                                                            \
+    extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) CLUSTER                           \
+        hpgmg_##name(const __grid_constant__ hpgmg::Resident r) {                                           \
+        using namespace hpgmg;                                                                              \
+        held<OPERATOR, __VA_ARGS__>(r);                                                                     \
+    }
+#define HPGMG_HELD_OPERATOR(name, OPERATOR)                                                                 \
+    HPGMG_HELD(name##_held, OPERATOR, HPGMG_CLUSTER(hpgmg::HELD_BLOCKS), Held<16, HELD_BLOCKS>, Held<8, 1>, Held<4, 1>, Held<2, 1>) \
+    HPGMG_HELD(name##_held_alone, OPERATOR, , Held<8, 1>, Held<4, 1>, Held<2, 1>)                           \
+    HPGMG_HELD(name##_held_3, OPERATOR, HPGMG_CLUSTER(hpgmg::HELD_BLOCKS_3), Held<12, HELD_BLOCKS_3>, Held<6, 1>, Held<3, 1>)
+HPGMG_HELD_OPERATOR(fv4, FV4)
+HPGMG_HELD_OPERATOR(fv2, FV2)

@@ -1,10 +1,10 @@
-// Levels of 16, 8, 4 and 2 cells a side that stay in shared memory through all steps of a launch. A block has the levels of 8
-// cells and fewer; that of 16 is cut into pairs of planes over the blocks of a cluster, each with copies of the two planes next to
+// Levels of 16, 8, 4 and 2 cells a side, or of 12, 6 and 3, that stay in shared memory through all steps of a launch. A block has the levels
+// of 8 cells and fewer; the largest is cut into pairs of planes over the blocks of a cluster, each with copies of the two planes next to
 // its own, which the neighbours write. Rows are not halved by colour here: places around a cell are at constant
 // distances, and with their two ghosts at either end no two lanes of a warp that updates a colour want the same bank.
 //
-// A thread has one cell of each level, and through a call of the smoother its coefficients in registers. A level is worked on by no
-// more threads than it has work for, so eight cells are a warp's and need no barrier. The sums are those of pass.cuh and
+// A thread has one cell of each level, and through a call of the smoother its coefficients in registers. A level of one block is worked on by
+// no more threads than it has work for, so the coarsest is a warp's and needs no barrier. The sums are those of pass.cuh and
 // bottom.cuh, in the same order.
 #pragma once
 #include "pass.cuh"
@@ -20,9 +20,10 @@ struct Shape {
     static constexpr int PITCH = N + 2 * GHOSTS, PLANE = PITCH * PITCH, VOLUME = PLANE * (PLANES + 2 * GHOSTS);
     // Of this block.
     static constexpr int CELLS = N * N * PLANES;
-    // That work on it: one for every cell and every ghost, as far as there are.
-    static constexpr int THREADS = CELLS == RESIDENT_THREADS ? RESIDENT_THREADS : N == 4 ? 160 : 32;
     static constexpr bool SPREAD = BLOCKS > 1;
+    // That work on it: one for every cell and every ghost, as far as there are; of one that is spread all, since they meet those of other blocks.
+    static constexpr int LARGER = CELLS > 6 * N * (N + 2) ? CELLS : 6 * N * (N + 2);
+    static constexpr int THREADS = SPREAD ? RESIDENT_THREADS : N < 4 ? 32 : (LARGER + 31) / 32 * 32;
     // Doubles of shared memory: u twice, the coefficients, and the right-hand side of whole levels.
     static constexpr int SIZE = 5 * VOLUME + (SPREAD ? 0 : CELLS);
     static_assert(CELLS <= RESIDENT_THREADS, "a thread a cell");
@@ -33,15 +34,13 @@ template <int N>
 constexpr int HELD_OFFSET = HELD_OFFSET<N / 2> + Shape<N / 2, 1>::SIZE;
 template <>
 constexpr int HELD_OFFSET<2> = 0;
+template <>
+constexpr int HELD_OFFSET<3> = 0;
 static_assert(8 * HELD_OFFSET<16> == HELD_BYTES_ALONE, "as the host asks for");
 static_assert(8 * (HELD_OFFSET<16> + Shape<16, HELD_BLOCKS>::SIZE) == HELD_BYTES, "as the host asks for");
+static_assert(8 * (HELD_OFFSET<12> + Shape<12, HELD_BLOCKS_3>::SIZE) == HELD_BYTES_3, "as the host asks for");
 
 extern __shared__ double held_values[];
-
-__device__ __forceinline__ void copy_double(double* shared, const double* global) {
-    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(global) : "memory");
-}
 
 // This block's number in its cluster, shared memory of another one, and a meeting of all of them behind which each sees what the
 // others have written.
@@ -218,7 +217,7 @@ struct HeldGhosts {
     }
 
     static __device__ __forceinline__ double sum(const double (&w)[4], const double* x, int step) {
-        const double x3 = N > 2 ? x[2 * step] : 0.0, x4 = N > 2 ? x[3 * step] : 0.0;
+        const double x3 = N > 2 ? x[2 * step] : 0.0, x4 = N > 3 ? x[3 * step] : 0.0;
         return ((w[0] * x[0] + w[1] * x[step]) + w[2] * x3) + w[3] * x4;
     }
 
@@ -235,7 +234,7 @@ struct HeldGhosts {
             } else {
                 double of[4];
 #pragma unroll
-                for (int m = 0; m < 4; m++) of[m] = N > 2 || m < 2 ? sum(near, from + m * g.second, g.inward) : 0.0;
+                for (int m = 0; m < 4; m++) of[m] = m < N ? sum(near, from + m * g.second, g.inward) : 0.0;
                 from[-g.inward - g.second] = ((near[0] * of[0] + near[1] * of[1]) + near[2] * of[2]) + near[3] * of[3];
             }
         }
@@ -422,40 +421,48 @@ __device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, b
     }
 }
 
-// BiCGStab of krylov/bicgstab.rs for eight cells, by one warp: lanes eight apart have the same cell, its values in registers.
-template <int OPERATOR>
+// BiCGStab of krylov/bicgstab.rs for 8 or 27 cells, by one warp: a lane has a cell, its values in registers, and what lanes are left have the first
+// ones again.
+template <int OPERATOR, class L>
 __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
-    using L = Held<2, 1>;
+    constexpr int N = L::n, CELLS = L::CELLS;
+    static_assert(L::THREADS == 32 && CELLS <= 32, "of one warp");
     const L held(r.levels[l]);
-    const int lane = threadIdx.x, i = lane & 1, j = lane >> 1 & 1, k = lane >> 2 & 1;
+    const int lane = threadIdx.x, number = lane % CELLS, i = number % N, j = number / N % N, k = number / (N * N);
     HeldCell<L> cell(held);
     cell.own = held.at(i, j, k);
     cell.global = held.level.at(i, j, k);
     const HeldGhosts<OPERATOR, L> ghosts(held);
     const HeldRow<OPERATOR, L> row(held, cell);
-    const double diagonal = __ldg(held.level.dinv + cell.global), rhs = held.r()[lane & 7];
+    const double diagonal = __ldg(held.level.dinv + cell.global), rhs = held.r()[number];
     double* const operand = L::u();
     // A v.
     auto applied = [&](double v) {
         __syncwarp();
-        if (lane < 8) operand[cell.own] = v;
+        if (lane < CELLS) operand[cell.own] = v;
         __syncwarp();
         ghosts.fill(operand);
         return row.apply(held, operand);
     };
     // Row by row, then over the rows.
     auto dot = [&](double x, double y) {
-        const double mine = x * y, beside = __shfl_xor_sync(~0u, mine, 1);
-        const double sums = (0.0 + (i ? beside : mine)) + (i ? mine : beside);
-        double sum = 0.0;
+        const double mine = x * y;
+        double sums = 0.0, sum = 0.0;
+        if (N == 2) {
+            const double beside = __shfl_xor_sync(~0u, mine, 1);
+            sums = (0.0 + (i ? beside : mine)) + (i ? mine : beside);
+        } else {
 #pragma unroll
-        for (int from = 0; from < 8; from += 2) sum += __shfl_sync(~0u, sums, from);
+            for (int m = 0; m < N; m++) sums += __shfl_sync(~0u, mine, number - i + m);
+        }
+#pragma unroll
+        for (int from = 0; from < CELLS; from += N) sum += __shfl_sync(~0u, sums, from);
         return sum;
     };
     auto norm = [&](double x) {
         unsigned long long largest = bits(x);
 #pragma unroll
-        for (int step = 4; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
+        for (int step = N == 2 ? 4 : 16; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
         return __longlong_as_double(largest);
     };
     auto solve = [&](double& x) {
@@ -493,7 +500,7 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     double x = zero ? 0.0 : operand[cell.own];
     const int iterations = solve(x);
     __syncwarp();
-    if (lane < 8) operand[cell.own] = x;
+    if (lane < CELLS) operand[cell.own] = x;
     if (lane == 0) *r.iterations += iterations;
 }
 
@@ -506,7 +513,7 @@ __device__ __forceinline__ void load_level(const Resident& r, int l) {
     for (int item = threadIdx.x; item < 3 * wide * wide * (L::PLANES + 2); item += RESIDENT_THREADS) {
         const int i = item % wide - 1, j = item / wide % wide - 1, plane = item / (wide * wide);
         const int axis = plane / (L::PLANES + 2), k = held.first + plane % (L::PLANES + 2) - 1;
-        copy_double(L::beta(axis) + held.at(i, j, k), level.beta[axis] + level.at(i, j, k));
+        copy_one(L::beta(axis) + held.at(i, j, k), level.beta[axis] + level.at(i, j, k));
     }
     if (l != r.first) return;
     // By stores, which tools that look for races see.

@@ -32,16 +32,30 @@ constexpr std::int32_t BLOCK_ROWS = 8;
 // Rows and planes of coarse cells of a block that interpolates.
 constexpr std::int32_t TILE = 4;
 
-// Blocks of a leg, …
-constexpr std::int32_t LEG_BLOCKS = 128;
+// Blocks of a leg on a level of 24 cells a side, of 32, 48 and 64, …
+constexpr std::int32_t LEG_BLOCKS_24 = 36;
 
-// … threads of each on a level of 32 cells a side and of 64, …
+constexpr std::int32_t LEG_BLOCKS_32 = 128;
+
+constexpr std::int32_t LEG_BLOCKS_48 = 96;
+
+constexpr std::int32_t LEG_BLOCKS_64 = 128;
+
+// … threads of each …
+constexpr std::int32_t LEG_THREADS_24 = 192;
+
 constexpr std::int32_t LEG_THREADS_32 = 128;
+
+constexpr std::int32_t LEG_THREADS_48 = 576;
 
 constexpr std::int32_t LEG_THREADS_64 = 512;
 
 // … and bytes of shared memory.
+constexpr std::int32_t LEG_BYTES_24 = 65536;
+
 constexpr std::int32_t LEG_BYTES_32 = 61440;
+
+constexpr std::int32_t LEG_BYTES_48 = 143360;
 
 constexpr std::int32_t LEG_BYTES_64 = 221184;
 

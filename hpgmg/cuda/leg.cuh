@@ -51,7 +51,7 @@ struct Share {
     // Starts copying 16 bytes, the pairs `pair` - 2 and `pair` - 1, of a colour, row and plane counted from the first ghost.
     __device__ __forceinline__ void copy(double* to, const double* from, int colour, int pair, int row, int plane) const {
         const int there = level.row(j0 - GHOSTS, k0 - GHOSTS) + row * level.pitch() + plane * level.plane() + colour * level.half;
-        copy_async(to + colour * half + row * PITCH + plane * PLANE + pair, from + there + pair - 2);
+        copy_two(to + colour * half + row * PITCH + plane * PLANE + pair, from + there + pair - 2);
     }
     // All of a vector here that is at most `reach` rows and planes around the share.
     __device__ __forceinline__ void load(double* to, const double* from, int reach) const {
@@ -178,19 +178,20 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
     if (leg.correct) {
         __shared__ Tile<1, S::PAIRS, S::ROWS / 2, S::PLANES / 2> tile;
         constexpr int PAIRS = S::PAIRS, ROWS = S::ROWS / 2, CELLS = PAIRS * ROWS * (S::PLANES / 2);
-        static_assert(CELLS % 32 == 0 && CELLS <= S::THREADS, "whole warps, each of whole rows");
-        tile.fill(coarse, coarse.u, coarse.correct, 0, share.j0 / 2, share.k0 / 2, threadIdx.x, S::THREADS);
-        copied();
-        __syncthreads();
-        if (threadIdx.x < CELLS) {
-            const int i = threadIdx.x % PAIRS, j = threadIdx.x / PAIRS % ROWS, k = threadIdx.x / (PAIRS * ROWS);
+        // Rows are stored by whole warps; the last one may have lanes without a cell.
+        constexpr int LANES = (CELLS + 31) / 32 * 32;
+        static_assert(LANES <= S::THREADS, "a thread a cell");
+        tile.template fill<S::THREADS>(coarse, coarse.u, coarse.correct, 0, share.j0 / 2, share.k0 / 2, threadIdx.x);
+        if (threadIdx.x < LANES) {
+            const bool has = LANES == CELLS || threadIdx.x < CELLS;
+            const int cell = has ? threadIdx.x : 0, i = cell % PAIRS, j = cell / PAIRS % ROWS, k = cell / (PAIRS * ROWS);
             double children[2][2][2];
             interpolate<1>([&](int di, int dj, int dk) { return tile.cells[k + 1 + dk][j + 1 + dj][i + 1 + di]; }, children);
 #pragma unroll
             for (int child = 0; child < 4; child++) {
                 const int fine_j = share.j0 + 2 * j + (child & 1), fine_k = share.k0 + 2 * k + child / 2, q = (fine_j + fine_k) & 1;
                 const double* const at = x + share.row(fine_j, fine_k) + i;
-                store(first, i, fine_j, fine_k, at[q * S::half] + children[child / 2][child & 1][0],
+                store(first, has ? i : S::n, fine_j, fine_k, at[q * S::half] + children[child / 2][child & 1][0],
                       at[(1 - q) * S::half] + children[child / 2][child & 1][1]);
             }
         }

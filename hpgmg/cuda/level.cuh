@@ -64,4 +64,18 @@ __device__ __forceinline__ double load(const double* at) {
     return READ_ONLY ? __ldg(at) : *at;
 }
 
+// Starts a copy into shared memory of one element, or of two, both at multiples of 16 bytes; `copied` waits for all that the thread has started.
+// On the host these are in tests/host/cuda.hpp.
+#ifdef __CUDACC__
+__device__ __forceinline__ void copy_one(double* shared, const double* global) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void copy_two(double* shared, const double* global) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
+
 }  // namespace hpgmg

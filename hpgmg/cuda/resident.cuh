@@ -32,6 +32,13 @@ constexpr std::int32_t HELD_BYTES = 198912;
 // … and of a block alone, which has the levels of half as many cells a side and fewer.
 constexpr std::int32_t HELD_BYTES_ALONE = 102912;
 
+// The same of the kernel for levels of 12, 6 and 3 cells a side.
+constexpr std::int32_t HELD_DIM_3 = 12;
+
+constexpr std::int32_t HELD_BLOCKS_3 = 6;
+
+constexpr std::int32_t HELD_BYTES_3 = 117104;
+
 // A smoother.
 enum [[nodiscard]] SmootherKind : std::uint32_t {
     // Gauss-Seidel, red and black.

@@ -78,28 +78,18 @@ __device__ __forceinline__ void prolong_part(const Level& coarse, const Level& f
     const March<Part> m(part, TILE, gridDim.z, 2);
     if (!m.enter()) return;
     const int i0 = m.pair(), j0 = min(m.row(), max(coarse.n - TILE, 0)), k0 = min(m.k, max(coarse.n - TILE, 0));
-    tile.coarse.template fill<false, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
-                                       TILE_THREADS, m);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = m.has(i, j, k, coarse.n);
+    double before[2][2][2] = {};
+    if (ADD && mine) load_children(fine, to, i, j, k, before);
+    tile.coarse.template fill<TILE_THREADS, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(), m);
     tile.interpolate(thread_of_tile(), TILE_THREADS);
     double children[2][2][2] = {};
     if (mine) tile.children(threadIdx.x, threadIdx.y, threadIdx.z, children);
     if (__any_sync(~0u, mine)) {
-#pragma unroll
-        for (int pk = 0; pk < 2; pk++) {
-#pragma unroll
-            for (int pj = 0; pj < 2; pj++) {
-                double even = children[pk][pj][0], odd = children[pk][pj][1];
-                const int fine_j = 2 * j + pj, fine_k = 2 * k + pk;
-                if (ADD && mine) {
-                    const int at = fine.row(fine_j, fine_k) + i, q = (fine_j + fine_k) & 1;
-                    even = to[at + q * fine.half] + even;
-                    odd = to[at + (1 - q) * fine.half] + odd;
-                }
-                m.template store<WRAPPED>(fine, to, i, fine_j, fine_k, even, odd, 2);
-            }
-        }
+        store_children<ADD>(j, k, before, children, [&](int fine_j, int fine_k, double even, double odd) {
+            m.template store<WRAPPED>(fine, to, i, fine_j, fine_k, even, odd, 2);
+        });
     }
     m.leave();
 }
@@ -178,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)
 #endif
 
 #define HPGMG_PART_PROLONG(name, PART, RULE, ADD, WRAPPED)                                                  \
-    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                              \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS, tile_blocks(ADD))                            \
         hpgmg_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,              \
                      const double* from, double* to, const __grid_constant__ PART part) {                   \
         prolong_part<RULE, ADD, WRAPPED>(coarse, fine, from, to, part);                                     \

@@ -68,7 +68,7 @@ struct March<Slab> {
         store_row<WRAPPED>(level, out, t, j, k, even, odd);
         for (int side = 0; side < 2; side++) {
             const bool border = side == 0 ? k < scale * slab.first + slab.depth : k >= scale * slab.end - slab.depth;
-            if (slab.halo.links[side].twin && border)
+            if (is_at[side] && border && slab.halo.links[side].twin)
                 store_row<WRAPPED>(level, slab.halo.template twin<double>(side), t, j, k, even, odd);
         }
     }

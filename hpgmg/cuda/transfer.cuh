@@ -86,51 +86,71 @@ struct Tile {
     double cells[PLANES][ROWS][ROW];
 
     // Fills the tile whose first cell is (i0, j0, k0): from the cells of x inside the domain that `here` says are in memory, then
-    // outside along i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of `threads`.
+    // outside along i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of THREADS.
     // WRAPPED: from where the cells are that those outside are, at once; along j and k only if all of them are inside.
     // Where the tile ends inside, nothing is outside along that axis.
-    template <bool READ_ONLY = true, bool WRAPPED = false, class Here = All>
+    template <int THREADS, bool WRAPPED = false, class Here = All>
     __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int thread,
-                                         int threads, const Here& here_is = {}) {
+                                         const Here& here_is = {}) {
         const bool all_planes = here_is.high(2) - here_is.low(2) > 2 * level.n;
         auto around = [&](int at) { return at < 0 ? at + level.n : at >= level.n ? at - level.n : at; };
         auto in = [&](int axis, int at) { return at >= here_is.low(axis) && at < here_is.high(axis); };
         auto ends_inside = [&](int axis, int first, int count) {
             return level.has(first) && level.has(first + count - 1) && in(axis, first) && in(axis, first + count - 1);
         };
-        for (int stage = 0; stage < (WRAPPED ? 1 : 4); stage++) {
-            if (stage == 1 && ends_inside(0, i0 - REACH, ROW)) continue;
-            if (stage == 2 && ends_inside(1, j0 - REACH, ROWS)) continue;
-            if (stage == 3 && ends_inside(2, k0 - REACH, PLANES)) continue;
-            for (int cell = thread; cell < CELLS; cell += threads) {
-                const int a = cell % ROW, b = cell / ROW % ROWS, c = cell / (ROW * ROWS);
-                const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
-                if (WRAPPED) {
-                    const bool all_rows = Here::ALL_ROWS || here_is.high(1) - here_is.low(1) > 2 * level.n;
-                    const int ii = around(i), jj = all_rows ? around(j) : j, kk = all_planes ? around(k) : k;
-                    const bool row = all_rows ? level.has(jj) : in(1, jj), plane = all_planes ? level.has(kk) : in(2, kk);
-                    if (level.has(ii) && row && plane) cells[c][b][a] = load<READ_ONLY>(x + level.at(ii, jj, kk));
-                    continue;
-                }
-                const bool in_i = level.has(i) && in(0, i), in_j = level.has(j) && in(1, j), in_k = level.has(k) && in(2, k);
-                if (stage == 0) {
-                    if (in_i && in_j && in_k) cells[c][b][a] = load<READ_ONLY>(x + level.at(i, j, k));
-                    continue;
-                }
-                const bool now = stage == 1 ? !in_i && in_j && in_k : stage == 2 ? !in_j && in_k : !in_k;
-                const int at = stage == 1 ? i : stage == 2 ? j : k, here = stage == 1 ? a : stage == 2 ? b : c;
-                // Further out, where a tile hangs over, nothing is needed.
-                if (!now || at < -2 || at > level.n + 1) continue;
-                const Taps taps(at, level.n, rule);
-                double sum = 0.0;
-                for (int m = 0; m < cells_of(rule); m++) {
-                    const int from = here + taps.first + m * taps.step - at;
-                    sum += taps.weight(m) * (stage == 1 ? cells[c][b][from] : stage == 2 ? cells[c][from][a] : cells[from][b][a]);
-                }
-                cells[c][b][a] = sum;
+        // What is inside, row by row: a warp has the same row of several planes, and a lane the same place in it, so that little is computed.
+        constexpr int WARPS = THREADS / 32, AT_ONCE = WARPS < 8 ? WARPS : 8, STEP = WARPS / AT_ONCE, TURNS = (PLANES + STEP - 1) / STEP;
+        const int warp = thread / 32, lane = thread % 32, i = i0 - REACH + lane, c0 = warp / AT_ONCE;
+        const bool has_i = lane < ROW && level.has(i) && in(0, i), has_more = lane + 32 < ROW && level.has(i + 32) && in(0, i + 32);
+        for (int b = warp % AT_ONCE; !WRAPPED && c0 < STEP && b < ROWS; b += AT_ONCE) {
+            const int j = j0 - REACH + b, k = k0 - REACH + c0, row = level.row(j, k) + (i >> 1);
+            if (!level.has(j) || !in(1, j)) continue;
+#pragma unroll
+            for (int turn = 0; turn < TURNS; turn++) {
+                const int c = c0 + turn * STEP, at = row + turn * STEP * level.plane() + ((i + j + k + turn * STEP) & 1) * level.half;
+                if (c >= PLANES || !level.has(k + turn * STEP) || !in(2, k + turn * STEP)) continue;
+                if (has_i) copy_one(&cells[c][b][lane], x + at);
+                if (has_more) copy_one(&cells[c][b][lane + 32], x + at + 16);
             }
-            __syncthreads();
         }
+        for (int cell = thread; WRAPPED && cell < CELLS; cell += THREADS) {
+            const int a = cell % ROW, b = cell / ROW % ROWS, c = cell / (ROW * ROWS);
+            const bool all_rows = Here::ALL_ROWS || here_is.high(1) - here_is.low(1) > 2 * level.n;
+            const int ii = around(i0 - REACH + a), j = j0 - REACH + b, k = k0 - REACH + c;
+            const int jj = all_rows ? around(j) : j, kk = all_planes ? around(k) : k;
+            const bool row = all_rows ? level.has(jj) : in(1, jj), plane = all_planes ? level.has(kk) : in(2, kk);
+            if (level.has(ii) && row && plane) copy_one(&cells[c][b][a], x + level.at(ii, jj, kk));
+        }
+        copied();
+        __syncthreads();
+        if (WRAPPED) return;
+        if (!ends_inside(0, i0 - REACH, ROW)) extend<0, THREADS>(level, rule, i0, j0, k0, thread, in);
+        if (!ends_inside(1, j0 - REACH, ROWS)) extend<1, THREADS>(level, rule, i0, j0, k0, thread, in);
+        if (!ends_inside(2, k0 - REACH, PLANES)) extend<2, THREADS>(level, rule, i0, j0, k0, thread, in);
+    }
+
+private:
+    // The two cells beyond either end of the domain along an axis, as far as they are in the tile; along those before it they are there. `in` as in
+    // `fill`: cells that are not in memory are made of nothing that is used.
+    template <int AXIS, int THREADS, class In>
+    __device__ __forceinline__ void extend(const Level& level, int rule, int i0, int j0, int k0, int thread, const In& in) {
+        constexpr int A = AXIS == 0 ? 4 : ROW, B = AXIS == 1 ? 4 : ROWS, C = AXIS == 2 ? 4 : PLANES, LONG = AXIS == 0 ? ROW : AXIS == 1 ? ROWS : PLANES;
+        const int first = (AXIS == 0 ? i0 : AXIS == 1 ? j0 : k0) - REACH;
+        for (int item = thread; item < A * B * C; item += THREADS) {
+            const int a = item % A, b = item / A % B, c = item / (A * B), layer = AXIS == 0 ? a : AXIS == 1 ? b : c;
+            const int at = layer < 2 ? layer - 2 : level.n + layer - 2, here = at - first, j = j0 - REACH + b, k = k0 - REACH + c;
+            if (here < 0 || here >= LONG) continue;
+            if (AXIS < 1 && !(level.has(j) && in(1, j))) continue;
+            if (AXIS < 2 && !(level.has(k) && in(2, k))) continue;
+            const Taps taps(at, level.n, rule);
+            double sum = 0.0;
+            for (int m = 0; m < cells_of(rule); m++) {
+                const int from = taps.first + m * taps.step - first;
+                sum += taps.weight(m) * (AXIS == 0 ? cells[c][b][from] : AXIS == 1 ? cells[c][from][a] : cells[from][b][a]);
+            }
+            (AXIS == 0 ? cells[c][b][here] : AXIS == 1 ? cells[c][here][a] : cells[here][b][a]) = sum;
+        }
+        __syncthreads();
     }
 };
 

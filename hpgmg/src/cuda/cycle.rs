@@ -452,7 +452,7 @@ impl Gpu {
 
 #[cfg(test)]
 mod tests {
-    use super::super::device::LEG_BYTES_32;
+    use super::super::device::{LEG_BYTES_32, LEG_BYTES_48};
     use super::super::machine::Machine;
     use super::*;
     use crate::cuda::solves::{self, Place};
@@ -500,8 +500,14 @@ mod tests {
     /// A block there goes on until it waits for others, so that whatever it does too early is done.
     #[test]
     fn blocks_that_run_together_find_the_bits_of_launches() {
-        for equation in [Equation::Poisson, Equation::Helmholtz] {
-            let config = Config { box_dim: 32, equation, ..Config::default() };
+        // The levels of 48 have those of 24 below them, each with rows that are no whole warps.
+        let sizes = [
+            (32, Equation::Poisson, LEG_BYTES_32),
+            (32, Equation::Helmholtz, LEG_BYTES_32),
+            (48, Equation::Poisson, LEG_BYTES_48),
+        ];
+        for (box_dim, equation, bytes) in sizes {
+            let config = Config { box_dim, equation, ..Config::default() };
             let found = |together_memory| {
                 let (shared, cut) = (solves::shared(&config), Default::default());
                 let machine = Machine { together_memory, ..Machine::host() };
@@ -509,7 +515,7 @@ mod tests {
                 assert_eq!(gpu.leg(0).is_some(), together_memory > 0);
                 solves::found(&mut gpu)
             };
-            assert!(found(LEG_BYTES_32 as u32) == found(0), "{equation:?}");
+            assert!(found(bytes as u32) == found(0), "{box_dim} {equation:?}");
         }
     }
 

@@ -34,13 +34,20 @@ shared_constants! {
     pub const BLOCK_ROWS: i32 = 8 as BLOCK_ROWS;
     /// Rows and planes of coarse cells of a block that interpolates.
     pub const TILE: i32 = 4 as TILE;
-    /// Blocks of a leg, …
-    pub const LEG_BLOCKS: i32 = 128 as LEG_BLOCKS;
-    /// … threads of each on a level of 32 cells a side and of 64, …
+    /// Blocks of a leg on a level of 24 cells a side, of 32, 48 and 64, …
+    pub const LEG_BLOCKS_24: i32 = 36 as LEG_BLOCKS_24;
+    pub const LEG_BLOCKS_32: i32 = 128 as LEG_BLOCKS_32;
+    pub const LEG_BLOCKS_48: i32 = 96 as LEG_BLOCKS_48;
+    pub const LEG_BLOCKS_64: i32 = 128 as LEG_BLOCKS_64;
+    /// … threads of each …
+    pub const LEG_THREADS_24: i32 = 192 as LEG_THREADS_24;
     pub const LEG_THREADS_32: i32 = 128 as LEG_THREADS_32;
+    pub const LEG_THREADS_48: i32 = 576 as LEG_THREADS_48;
     pub const LEG_THREADS_64: i32 = 512 as LEG_THREADS_64;
     /// … and bytes of shared memory.
+    pub const LEG_BYTES_24: i32 = 65_536 as LEG_BYTES_24;
     pub const LEG_BYTES_32: i32 = 61_440 as LEG_BYTES_32;
+    pub const LEG_BYTES_48: i32 = 143_360 as LEG_BYTES_48;
     pub const LEG_BYTES_64: i32 = 221_184 as LEG_BYTES_64;
     /// Rows of a block that does a whole sweep, …
     pub const SWEEP_ROWS: i32 = 8 as SWEEP_ROWS;

@@ -2,10 +2,16 @@
 
 use gdsync::{Dims, Kernel};
 
-use super::device::{LEG_BLOCKS, LEG_BYTES_32, LEG_BYTES_64, LEG_THREADS_32, LEG_THREADS_64};
+use super::device::{
+    LEG_BLOCKS_24, LEG_BLOCKS_32, LEG_BLOCKS_48, LEG_BLOCKS_64, LEG_BYTES_24, LEG_BYTES_32,
+    LEG_BYTES_48, LEG_BYTES_64, LEG_THREADS_24, LEG_THREADS_32, LEG_THREADS_48, LEG_THREADS_64,
+};
 use super::error::CudaError;
 use super::machine::{Code, Machine};
-use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
+use super::resident::{
+    HELD_BLOCKS, HELD_BLOCKS_3, HELD_BYTES, HELD_BYTES_3, HELD_BYTES_ALONE, HELD_DIM, HELD_DIM_3,
+    RESIDENT_THREADS,
+};
 use super::tiles;
 use crate::options::{Boundary, Operator};
 
@@ -106,6 +112,17 @@ pub struct OneLeg {
     dims: Dims,
 }
 
+/// A kernel that has the coarsest levels in shared memory (`cuda/held.cu`).
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Cells a side of the largest level that it may have; each has half as many as the one before, down to the least.
+    pub most: usize,
+    /// See above.
+    pub least: usize,
+    pub kernel: Kernel,
+    pub dims: Dims,
+}
+
 /// All kernels for one operator.
 pub struct Kernels {
     /// Over whole levels.
@@ -124,9 +141,8 @@ pub struct Kernels {
     pub norm: Kernel,
     /// The coarsest levels in one launch.
     pub resident: Kernel,
-    /// Those of 16 cells a side and fewer in shared memory: by a cluster, and of 8 and fewer by a block; where the GPU has what they need.
-    pub held: Option<Kernel>,
-    pub held_alone: Option<Kernel>,
+    /// Those that have them in shared memory, where the GPU has what they need.
+    pub held: Vec<Held>,
     /// The scalars, to memory of the host.
     pub tell: Kernel,
     /// A box of elements, to another place.
@@ -196,13 +212,22 @@ const SLAB_COLUMNS: &ColumnNames = &columns!("_slab");
 /// instructions.
 const SIZED: &[(i32, &str)] = &[(16, "hpgmg_fv4_gsrb_16")];
 
-/// What [`OneLeg::load`] is told of kernels.
-type Legs = &'static [(i32, &'static str, i32, i32)];
+/// The kernels that hold the coarsest levels: cells a side of the largest and of the least, blocks, and bytes of shared memory of each.
+const HELD: [[i32; 4]; 3] = [
+    [HELD_DIM, 2, HELD_BLOCKS, HELD_BYTES],
+    [HELD_DIM / 2, 2, 1, HELD_BYTES_ALONE],
+    [HELD_DIM_3, 3, HELD_BLOCKS_3, HELD_BYTES_3],
+];
 
-/// The kernels of legs, for fv4: cells a side, name, threads of a block, and bytes of its shared memory.
+/// What [`OneLeg::load`] is told of kernels.
+type Legs = &'static [(i32, &'static str, [i32; 3])];
+
+/// The kernels of legs, for fv4: cells a side, name, blocks, threads of each, and bytes of its shared memory.
 const LEGS: Legs = &[
-    (32, "hpgmg_fv4_leg_32", LEG_THREADS_32, LEG_BYTES_32),
-    (64, "hpgmg_fv4_leg_64", LEG_THREADS_64, LEG_BYTES_64),
+    (24, "hpgmg_fv4_leg_24", [LEG_BLOCKS_24, LEG_THREADS_24, LEG_BYTES_24]),
+    (32, "hpgmg_fv4_leg_32", [LEG_BLOCKS_32, LEG_THREADS_32, LEG_BYTES_32]),
+    (48, "hpgmg_fv4_leg_48", [LEG_BLOCKS_48, LEG_THREADS_48, LEG_BYTES_48]),
+    (64, "hpgmg_fv4_leg_64", [LEG_BLOCKS_64, LEG_THREADS_64, LEG_BYTES_64]),
 ];
 
 impl Names {
@@ -247,18 +272,23 @@ impl Names {
         }
     }
 
-    /// The kernel of the coarsest levels, and those that have them in shared memory, which the benchmark's operators have.
+    /// The kernel of the coarsest levels, and those of [`HELD`] that have them in shared memory, which the benchmark's operators have.
     fn coarsest(
         operator: Operator,
         boundary: Boundary,
-    ) -> (&'static str, Option<[&'static str; 2]>) {
+    ) -> (&'static str, Option<[&'static str; HELD.len()]>) {
+        macro_rules! held {
+            ($operator:literal) => {
+                Some([
+                    concat!("hpgmg_", $operator, "_held"),
+                    concat!("hpgmg_", $operator, "_held_alone"),
+                    concat!("hpgmg_", $operator, "_held_3"),
+                ])
+            };
+        }
         match (operator, boundary) {
-            (Operator::Fv4, Boundary::Dirichlet) => {
-                ("hpgmg_fv4_resident", Some(["hpgmg_fv4_held", "hpgmg_fv4_held_alone"]))
-            }
-            (Operator::Fv2, Boundary::Dirichlet) => {
-                ("hpgmg_fv2_resident", Some(["hpgmg_fv2_held", "hpgmg_fv2_held_alone"]))
-            }
+            (Operator::Fv4, Boundary::Dirichlet) => ("hpgmg_fv4_resident", held!("fv4")),
+            (Operator::Fv2, Boundary::Dirichlet) => ("hpgmg_fv2_resident", held!("fv2")),
             (Operator::P7, Boundary::Dirichlet) => ("hpgmg_p7_resident", None),
             (Operator::P27, Boundary::Dirichlet) => ("hpgmg_p27_resident", None),
             (Operator::Fv4, Boundary::Periodic) => ("hpgmg_fv4_wrapped_resident", None),
@@ -304,8 +334,8 @@ impl OneLeg {
     /// Those whose kernels fit the machine.
     fn load(machine: &Machine, code: &Code, legs: Legs) -> Result<Vec<Self>, CudaError> {
         let mut fit = Vec::new();
-        for &(n, name, threads, bytes) in legs {
-            let (blocks, threads, shared) = (LEG_BLOCKS as u32, threads as u32, bytes as u32);
+        for &(n, name, launch) in legs {
+            let [blocks, threads, shared] = launch.map(|it| it as u32);
             if shared > machine.together_memory {
                 continue;
             }
@@ -363,11 +393,16 @@ impl Kernels {
             .collect();
         let code = machine.load(&all)?;
         let [restrict, norm, tell, copy, of_rows, of_boxes, mean] = COMMON;
-        let with_shared = |which: usize, bytes: i32, possible: bool| {
-            let fits = possible && bytes as u32 <= machine.shared_memory;
-            let name = in_shared.filter(|_| fits).map(|names| names[which]);
-            name.map(|name| code.kernel_with_shared(name, bytes as u32)).transpose()
-        };
+        let held = in_shared.into_iter().flatten().zip(HELD);
+        let held = held.filter(|&(_, [.., blocks, bytes])| {
+            bytes as u32 <= machine.shared_memory && (blocks == 1 || machine.compute >= CLUSTERS)
+        });
+        let held = held.map(|(name, [most, least, blocks, bytes])| {
+            let kernel = code.kernel_with_shared(name, bytes as u32)?;
+            let dims = Dims::linear(blocks as u32, RESIDENT_THREADS as u32);
+            let dims = Dims { shared: bytes as u32, ..dims };
+            Ok(Held { most: most as usize, least: least as usize, kernel, dims })
+        });
         Ok(Self {
             whole: whole.load(&code)?,
             slab: slab.load(&code)?,
@@ -377,8 +412,7 @@ impl Kernels {
             restrict: code.kernel(restrict)?,
             norm: code.kernel(norm)?,
             resident: code.kernel(resident)?,
-            held: with_shared(0, HELD_BYTES, machine.compute >= CLUSTERS)?,
-            held_alone: with_shared(1, HELD_BYTES_ALONE, true)?,
+            held: held.collect::<Result<_, CudaError>>()?,
             tell: code.kernel(tell)?,
             copy: code.kernel(copy)?,
             means: [code.kernel(of_rows)?, code.kernel(of_boxes)?, code.kernel(mean)?],

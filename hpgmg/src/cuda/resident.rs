@@ -32,6 +32,10 @@ shared_constants! {
     pub const HELD_BYTES: i32 = 198_912 as HELD_BYTES;
     /// … and of a block alone, which has the levels of half as many cells a side and fewer.
     pub const HELD_BYTES_ALONE: i32 = 102_912 as HELD_BYTES_ALONE;
+    /// The same of the kernel for levels of 12, 6 and 3 cells a side.
+    pub const HELD_DIM_3: i32 = 12 as HELD_DIM_3;
+    pub const HELD_BLOCKS_3: i32 = 6 as HELD_BLOCKS_3;
+    pub const HELD_BYTES_3: i32 = 117_104 as HELD_BYTES_3;
 }
 
 shared_enum! {
@@ -122,7 +126,8 @@ pub(super) struct Coarsest {
 
 impl Coarsest {
     /// The way for levels of `dims` cells a side of which those from `first` on are done at once by one kernel, and the one before
-    /// may be if `one_more`. Levels of 16, 8, 4 and 2 cells are held in shared memory, that of 16 where the GPU has clusters.
+    /// may be if `one_more`. Levels of 16, 8, 4 and 2 cells, and of 12, 6 and 3, are held in shared memory, those of 16 and of 12, 6 and 3 where
+    /// the GPU has clusters.
     pub fn new(
         kernels: &Kernels,
         dims: &[usize],
@@ -130,30 +135,23 @@ impl Coarsest {
         first: usize,
         one_more: bool,
     ) -> Self {
-        let threads = RESIDENT_THREADS as u32;
-        let shared = |blocks: i32, bytes: i32| {
-            let dims = Dims::linear(blocks as u32, threads);
-            Dims { shared: bytes as u32, ..dims }
-        };
-        // Halves, down to two cells a side.
-        let halved = |l: usize| dims[l..].iter().rev().enumerate().all(|(up, &n)| n == 2 << up);
-        let with_kernel = |first, kernel, dims| Self { first, kernel, dims };
-        if bottom == Bottom::Bicgstab {
-            let spread = if one_more && first > 0 { first - 1 } else { first };
-            if let Some(kernel) = kernels.held
-                && dims[spread] <= HELD_DIM as usize
-                && halved(spread)
-            {
-                return with_kernel(spread, kernel, shared(HELD_BLOCKS, HELD_BYTES));
-            }
-            if let Some(kernel) = kernels.held_alone
-                && dims[first] <= HELD_DIM as usize / 2
-                && halved(first)
-            {
-                return with_kernel(first, kernel, shared(1, HELD_BYTES_ALONE));
-            }
+        let with_more = first.saturating_sub(one_more.into());
+        let held = kernels.held.iter().filter(|_| bottom == Bottom::Bicgstab);
+        // That which has most of them.
+        let firsts = [with_more, first].into_iter();
+        let mut ways = firsts.flat_map(|first| held.clone().map(move |held| (first, held)));
+        let held = ways.find(|(first, held)| {
+            let halved = dims[*first..].iter().rev().enumerate();
+            dims[*first] <= held.most && halved.into_iter().all(|(up, &n)| n == held.least << up)
+        });
+        match held {
+            Some((first, held)) => Self { first, kernel: held.kernel, dims: held.dims },
+            None => Self {
+                first,
+                kernel: kernels.resident,
+                dims: Dims::linear(1, RESIDENT_THREADS as u32),
+            },
         }
-        with_kernel(first, kernels.resident, Dims::linear(1, threads))
     }
 }
 

@@ -148,7 +148,11 @@ mod gpu {
                 assert_eq!(count(&["residual_restrict"]), by_itself(counted.residuals));
                 assert_eq!(count(&["correct"]), by_itself(counted.corrections));
                 let launched = if legs { times * counted.sweeps / 6 } else { 0 };
-                assert_eq!(count(&["leg_32", "leg_64"]), launched, "{cycle:?} level {l}");
+                assert_eq!(
+                    count(&["leg_24", "leg_32", "leg_48", "leg_64"]),
+                    launched,
+                    "{cycle:?} level {l}"
+                );
                 assert_eq!(count(&["replace_quartic"]), times * counted.solutions);
                 assert_eq!(count(&["hpgmg_restrict"]), times * counted.restrictions);
                 assert_eq!(count(&["residual_norm"]), times * counted.norms);

@@ -70,7 +70,9 @@ ON_HOST(hpgmg_p27_wrapped_resident)
 TILES_ON_HOST(hpgmg_fv4, hpgmg_fv4_tiled)
 TILES_ON_HOST(hpgmg_fv4_slab, hpgmg_fv4_slab_tiled)
 
+TOGETHER_ON_HOST(hpgmg_fv4_leg_24)
 TOGETHER_ON_HOST(hpgmg_fv4_leg_32)
+TOGETHER_ON_HOST(hpgmg_fv4_leg_48)
 TOGETHER_ON_HOST(hpgmg_fv4_leg_64)
 
 ON_HOST(hpgmg_restrict)
