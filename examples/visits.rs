@@ -1,8 +1,9 @@
 //! People visit places, and both are spread over the ranks, as in a simulation of an epidemic: a rank does not know how many messages it will get from
-//! which other, places differ in size as cities do, and each message is unpacked by a kernel. Four ways, in turn:
+//! which other, places differ in size as cities do, and each message is unpacked by a kernel. Five ways, in turn:
 //! *blocking* receives into host memory, then a copy and the kernel, and waits for them; *pool* has pinned memory for several receives of its own,
-//! whose copies and kernels are on streams; *pool anew* makes that memory in each round; *straight* leaves it to the library: prepared
-//! receives from any source into fragments in the device's memory, each before a kernel on its stream.
+//! whose copies and kernels are on streams; *pool anew* makes that memory in each round; *device* leaves it to the library: prepared receives from
+//! any source into fragments in the device's memory, and a kernel for each that has come; *stream* lets the library start the kernels, too: each
+//! is enqueued before its message has come, behind it.
 //!
 //! `visits [host] [PEOPLE [PLACES [ROUNDS [RANKS]]]]`: 20000, 2000, 4, and, without a launcher, how many threads (3); `host` keeps it on the CPU.
 
@@ -20,6 +21,8 @@ const LONG: u64 = 64;
 const FRAGMENT: usize = 1024;
 const WORDS: usize = 1 + 2 * FRAGMENT;
 const TAG: u64 = 1;
+/// Receives of a rank that are posted at once.
+const POSTED: usize = 4;
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::of_program()?;
@@ -34,14 +37,16 @@ enum Way {
     Blocking,
     Pool,
     PoolAnew,
-    Straight,
+    Device,
+    Stream,
 }
 
-const WAYS: [(Way, &str); 4] = [
+const WAYS: [(Way, &str); 5] = [
     (Way::Blocking, "blocking"),
     (Way::Pool, "pool"),
     (Way::PoolAnew, "pool anew"),
-    (Way::Straight, "straight"),
+    (Way::Device, "device"),
+    (Way::Stream, "stream"),
 ];
 
 /// The place of a person's visit: few have many visitors, many have few.
@@ -103,65 +108,68 @@ impl Places<'_> {
     }
 }
 
-/// A fragment on the device, and the stream on which it is unpacked.
-struct Slot {
-    fragment: Region<u32>,
-    stream: Stream,
+/// A fragment on the device, and the stream on which it is unpacked, maybe with others.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    fragment: &'a Region<u32>,
+    stream: &'a Stream,
 }
 
-/// Pinned memory for what comes to a slot.
+/// Pinned memory for what comes to a slot, and when it, or the fragment, may be used again.
 struct Stage {
     memory: Region<u32>,
-    copied: Event,
+    read: Event,
 }
 
 /// One receive of several.
 struct Posted<'a> {
-    slot: &'a Slot,
-    stage: Option<&'a Stage>,
+    way: Way,
+    slot: Slot<'a>,
+    stage: &'a Stage,
     request: Request<'a>,
-    /// Its stage is still copied from.
-    copies: bool,
+    /// What it received is still read.
+    is_read: bool,
 }
 
 impl Posted<'_> {
     /// Starts it, and what comes behind it on the device.
     fn start(&mut self, places: &Places<'_>) -> Result<(), Failure> {
-        self.copies = false;
+        self.is_read = false;
         self.request.start()?;
-        match self.stage {
-            None => places.unpack(&self.slot.fragment, &self.slot.stream),
-            Some(_) => Ok(()),
+        match self.way {
+            Way::Stream => places.unpack(self.slot.fragment, self.slot.stream),
+            _ => Ok(()),
         }
     }
 
     /// Takes what has come; whether it was the end of a rank's messages.
     fn take(&mut self, places: &Places<'_>, Status { bytes, .. }: Status) -> Result<bool, Failure> {
-        let Slot { fragment, stream } = self.slot;
-        if let Some(Stage { memory, copied }) = self.stage
-            && bytes > 0
-        {
+        let (Slot { fragment, stream }, Stage { memory, read }) = (self.slot, self.stage);
+        if bytes == 0 || self.way == Way::Stream {
+            return Ok(bytes == 0);
+        }
+        if self.way == Way::Device {
+            places.unpack(fragment, stream)?;
+            stream.record(read)?;
+        } else {
             let words = 0..bytes / size_of::<u32>();
             let (to, from) = (fragment.slice(words.clone())?, memory.slice(words)?);
             stream.copy(to.buffer(), from.buffer())?;
+            stream.record(read)?;
             places.unpack(fragment, stream)?;
-            stream.record(copied)?;
-            self.copies = true;
         }
-        Ok(bytes == 0)
+        self.is_read = true;
+        Ok(false)
     }
 
     /// Whether its message has come, and was the end of a rank's; started again as soon as its memory is free.
     fn look(&mut self, places: &Places<'_>) -> Result<bool, Failure> {
-        if self.copies {
-            if self.stage.is_none_or(|stage| stage.copied.is_reached().unwrap_or(true)) {
-                self.start(places)?;
-            }
-            return Ok(false);
+        let mut ends = false;
+        if !self.is_read {
+            let Some(status) = self.request.test()? else { return Ok(false) };
+            ends = self.take(places, status)?;
         }
-        let Some(status) = self.request.test()? else { return Ok(false) };
-        let ends = self.take(places, status)?;
-        if !self.copies {
+        if !self.is_read || self.stage.read.is_reached()? {
             self.start(places)?;
         }
         Ok(ends)
@@ -172,7 +180,7 @@ impl Posted<'_> {
 enum Inbox<'a> {
     /// Each when somebody looks for one.
     Blocking {
-        slot: &'a Slot,
+        slot: Slot<'a>,
         stage: &'a Stage,
     },
     Posted(Vec<Posted<'a>>),
@@ -206,16 +214,21 @@ impl Inbox<'_> {
     /// All have sent their last: takes back what is posted.
     fn close(&mut self, places: &Places<'_>) -> Result<(), Failure> {
         let Inbox::Posted(all) = self else { return Ok(()) };
-        for posted in all {
+        for posted in all.iter_mut() {
             if posted.request.is_active() && !posted.request.cancel() {
                 // Its message came before another's end, and is still on its way.
                 let status = posted.request.wait(soon())?;
                 posted.take(places, status)?;
             }
-            places.world.synchronize(&posted.slot.stream, soon())?;
         }
-        Ok(())
+        all.iter().try_for_each(|it| Ok(places.world.synchronize(it.slot.stream, soon())?))
     }
+}
+
+/// Channels that a GPU has for the streams of this process.
+fn channels() -> usize {
+    let set = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS");
+    set.ok().and_then(|it| it.parse().ok()).unwrap_or(8)
 }
 
 /// What one rank does.
@@ -230,20 +243,21 @@ pub fn rank(
     let messages = world.tagged(&Options::default())?;
     let sums = world.alloc::<u64>(device, places.div_ceil(size))?;
     let here = Places { world, device, sums, unpack: kernel(device, "visits")? };
-    let slot = |_| {
-        let (fragment, stream) = (world.alloc::<u32>(device, WORDS)?, world.stream(device)?);
-        Ok::<_, Failure>(Slot { fragment, stream })
-    };
-    // Receives that are posted at once, each before a stream that waits for it. A GPU has 8 channels for streams, unless
-    // CUDA_DEVICE_MAX_CONNECTIONS says more, and as many that wait would let nothing through.
-    let posted = if device.as_cuda().is_some() { (4 / size).max(1) } else { 4 };
-    let slots = (0..posted).map(slot).collect::<Result<Vec<_>, _>>()?;
+    let fragments = (0..POSTED).map(|_| world.alloc(device, WORDS));
+    let fragments = fragments.collect::<libmp::Result<Vec<_>>>()?;
+    // Streams, each of which may wait for a message. As many as a GPU has channels for streams would let nothing through.
+    let streams = if device.as_cuda().is_some() { channels() / 2 / size } else { POSTED };
+    let streams = (0..streams.clamp(1, POSTED)).map(|_| world.stream(device));
+    let streams = streams.collect::<libmp::Result<Vec<_>>>()?;
+    // Messages come to receives in the order in which those are posted, so that those on one stream do not wait for each other's.
+    let slots = fragments.iter().zip(streams.iter().cycle());
+    let slots = slots.map(|(fragment, stream)| Slot { fragment, stream }).collect::<Vec<_>>();
     let pool = || {
-        let stage = |_: &Slot| {
+        let stage = |_: &Region<u32>| {
             let memory = Region::from_buffer(device.alloc_pinned(WORDS)?);
-            Ok::<_, Failure>(Stage { memory, copied: Event::new(device)? })
+            Ok::<_, Failure>(Stage { memory, read: Event::new(device)? })
         };
-        slots.iter().map(stage).collect::<Result<Vec<_>, _>>()
+        fragments.iter().map(stage).collect::<Result<Vec<_>, _>>()
     };
     let kept = pool()?;
     let outbox = (0..2 * size).map(|_| world.alloc::<u32>(&Device::Host, WORDS));
@@ -260,18 +274,19 @@ pub fn rank(
             let anew = if way == Way::PoolAnew { Some(pool()?) } else { None };
             let stages = anew.as_ref().unwrap_or(&kept);
             // ANCHOR: inbox
-            let post = |(slot, stage): (_, _)| {
-                let (slot, stage): (&Slot, &Stage) = (slot, stage);
-                let (stage, place) = match way {
+            let post = |(&slot, stage): (_, _)| {
+                let (slot, stage): (Slot<'_>, &Stage) = (slot, stage);
+                let place = match way {
+                    Way::Device => Place::from(slot.fragment),
                     // What the stream is given next, the kernel, comes behind the message.
-                    Way::Straight => (None, Place::from(&slot.fragment).on(&slot.stream)),
-                    _ => (Some(stage), Place::from(&stage.memory)),
+                    Way::Stream => Place::from(slot.fragment).on(slot.stream),
+                    _ => Place::from(&stage.memory),
                 };
                 let request = messages.recv_init(place, Source::Any, TAG)?;
-                Ok::<_, Failure>(Posted { slot, stage, request, copies: false })
+                Ok::<_, Failure>(Posted { way, slot, stage, request, is_read: false })
             };
             let mut inbox = match way {
-                Way::Blocking => Inbox::Blocking { slot: &slots[0], stage: &stages[0] },
+                Way::Blocking => Inbox::Blocking { slot: slots[0], stage: &stages[0] },
                 _ => {
                     let posted = slots.iter().zip(stages).map(post);
                     let mut posted = posted.collect::<Result<Vec<_>, _>>()?;

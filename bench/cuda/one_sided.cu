@@ -58,8 +58,8 @@ MP_KERNEL void MP_BLOCK_OF(256) mp_perf_words(const __grid_constant__ mp::Window
     const std::uint64_t mine = 8 * (std::uint64_t{mp::block_rank()} * mp::block_threads() + mp::thread_rank());
     bool put = true;
     const auto last = static_cast<std::uint32_t>(rounds);
-    for (std::uint32_t round = 1; round <= last; ++round)
-        put &= mp::put_value<std::uint64_t>(window, 1, round % rows * row + mine, round);
+    for (std::uint32_t round = 1; put && round <= last; ++round)
+        put = mp::put_value<std::uint64_t>(window, 1, round % rows * row + mine, round);
     put = !mp::block_any(!put) && !mp::quiet(mp::block(), window, 1).failed();
     if (mp::thread_rank() == 0) {
         stamps[2 * mp::block_rank()] = put ? began : 0;

@@ -429,41 +429,41 @@ mod tests {
     /// Stack of a thread that a context begins with. For more the driver waits for the GPU at a kernel's first launch.
     const STACK: u32 = 1024;
 
-    #[test]
-    fn no_kernel_needs_more_stack_than_a_context_begins_with() {
-        let (mut kernel, mut kernels) = ("", 0);
+    /// Every number in front of `what`, with the kernel that was compiled and the function of which it was said.
+    fn said(what: &str) -> Vec<(&'static str, &'static str, u32)> {
+        let (mut kernel, mut function, mut found) = ("", "", Vec::new());
         for line in SAID.lines() {
             if let Some((_, name)) = line.split_once("Compiling entry function ") {
-                (kernel, kernels) = (name, kernels + 1);
+                (kernel, function) = (name, name);
             }
-            for what in [" bytes stack frame", " bytes cumulative stack size"] {
-                let Some((before, _)) = line.split_once(what) else { continue };
-                let bytes: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
-                assert!(bytes <= STACK, "{bytes} bytes of stack in or around {kernel}");
+            if let Some((_, name)) = line.split_once("Function properties for ") {
+                function = name;
             }
+            let number = line.split_once(what).and_then(|(before, _)| before.rsplit(' ').next());
+            found.extend(number.map(|number| (kernel, function, number.parse().unwrap())));
         }
-        assert!(kernels > 0, "ptxas said nothing of any kernel");
+        found
+    }
+
+    #[test]
+    fn no_kernel_needs_more_stack_than_a_context_begins_with() {
+        let frames = said(" bytes stack frame");
+        assert!(!frames.is_empty(), "ptxas said nothing of any kernel");
+        for (kernel, _, bytes) in frames.into_iter().chain(said(" bytes cumulative stack size")) {
+            assert!(bytes <= STACK, "{bytes} bytes of stack in or around {kernel}");
+        }
     }
 
     /// What a kernel spills it reads again in its loops, however rarely what it was spilt for is called: so a test looks for it.
     #[test]
     fn sweeps_keep_what_they_work_with_in_registers() {
-        let (mut properties, mut entry, mut sweeps) = ("", "", 0);
-        for line in SAID.lines() {
-            if let Some((_, name)) = line.split_once("Compiling entry function ") {
-                entry = name;
+        let mut sweeps = 0;
+        for (kernel, function, bytes) in said(" bytes spill stores") {
+            let is_sweep = function.contains("sweep") || function.contains("column_gsrb");
+            if is_sweep && kernel.contains(function) && kernel.contains("sm_90'") {
+                assert!(bytes <= 8, "{kernel} spills {bytes} bytes");
+                sweeps += 1;
             }
-            if let Some((_, name)) = line.split_once("Function properties for ") {
-                properties = name;
-            }
-            let is_sweep = properties.contains("sweep") || properties.contains("column_gsrb");
-            let Some((before, _)) = line.split_once(" bytes spill stores") else { continue };
-            if !is_sweep || !entry.contains(properties) || !entry.contains("sm_90'") {
-                continue;
-            }
-            let bytes: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
-            assert!(bytes <= 8, "{entry} spills {bytes} bytes");
-            sweeps += 1;
         }
         assert!(sweeps > 10 || !SAID.contains("sm_90'"), "{sweeps} sweeps");
     }
