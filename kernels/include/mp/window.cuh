@@ -287,9 +287,12 @@ MP_DEVICE WaitResult flush(Group group, const Window& window) {
 // the group is through sees it (release at system scope). Of whose puts, how bounded and how it fails: as flush.
 template <class Group>
 MP_DEVICE WaitResult quiet(Group group, const Window& window, std::uint64_t rank) {
-    if (MP_RARELY(part_of(window, rank) == nullptr))
-        return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
-    return impl::drain(group, window, rank, 1, 0, impl::Drain::posted);
+    if (MP_RARELY(rank >= window.ranks)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
+    if (MP_RARELY(impl::mapped_part(window, rank).memory == 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::posted);
+    group.sync();
+    if (group.leads()) fence(acq_rel, system);
+    group.sync();
+    return {ok, 0, 0};
 }
 // The same of all ranks.
 template <class Group>
@@ -487,7 +490,7 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
 // rank writes it by put, signal or an atomic operation. At another place nobody waits: `not_atomic`.
 template <class Group, class Compare, class T>
 MP_DEVICE WaitResult wait(Group group, const Window& window, WordAt at, Compare compare, T value) {
-    const impl::Place word = impl::word_in(impl::mapped_part(window, window.rank), at.at, sizeof(T));
+    const impl::Place word = impl::mapped_word(window, window.rank, at.at, sizeof(T));
     if (MP_RARELY(!word.is_there)) {
         if (group.leads()) (void)impl::no_word(window, window.rank, at.at, sizeof(T));
         const bool inside = impl::range_in(impl::whole_part(window, window.rank), at.at, sizeof(T)).is_there;
