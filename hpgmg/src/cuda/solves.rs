@@ -32,6 +32,13 @@ pub enum Place {
 }
 
 impl Place {
+    /// For tests whose ranks on one GPU are as many as its channels for streams are by default: waiting kernels would hold them all.
+    pub fn with_channels(self) {
+        let channels = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").unwrap_or_default();
+        let enough = self != Self::Gpu || channels.parse().unwrap_or(8) > 8;
+        assert!(enough, "to be run with CUDA_DEVICE_MAX_CONNECTIONS=32");
+    }
+
     pub fn machine(self) -> Machine {
         match self {
             Self::Gpu => {

@@ -265,10 +265,7 @@ fn every_operator_in_boxes(place: Place) {
 /// Eight boxes, in every way, through memory and by NICs. On one GPU, whose channels waiting kernels of eight ranks would all hold, so
 /// that nothing that a NIC copies there got through: for this test there have to be more of them.
 fn eight_boxes(place: Place) {
-    if place == Place::Gpu {
-        let channels = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").unwrap_or_default();
-        assert!(channels.parse().unwrap_or(8) > 8, "to be run with CUDA_DEVICE_MAX_CONNECTIONS=32");
-    }
+    place.with_channels();
     let config = Config { box_dim: 16, ..Config::default() };
     for (_, mode) in WAYS {
         let way = Way { along: &[[2, 2, 2]], ..Way::new(mode, 8, false) };

@@ -234,6 +234,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a CUDA GPU"]
     fn solves_beside_others_on_the_gpu_find_the_bits_of_one_alone() {
+        Place::Gpu.with_channels();
         for cycle in [Cycle::V, Cycle::F] {
             let config = Config { box_dim: 128, cycle, ..Config::default() };
             let one = found(&mut gpu(&config)).numbers;
