@@ -115,9 +115,9 @@ pub struct OneLeg {
 /// A kernel that has the coarsest levels in shared memory (`cuda/held.cu`).
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// Cells a side of the largest level that it may have; each has half as many as the one before, down to the least.
+    /// Cells a side of the largest level that it may have, …
     pub most: usize,
-    /// See above.
+    /// … and of the coarsest, which it must have; each level has half as many as the one before.
     pub least: usize,
     pub kernel: Kernel,
     pub dims: Dims,
