@@ -199,7 +199,7 @@ fn opencl_memory_of_the_program_is_made_symmetric() {
     let program = program(folder.path(), "opencl.c", &linked);
     for (what, sentence) in [
         ("read-only", "was made with CL_MEM_READ_ONLY"),
-        ("length", "of PE 1 has 239992 bytes, that of PE"),
+        ("length", "of PE 1 has 239992 bytes, that of PE 0 240000"),
         ("past", "shmmap of 240008 bytes of OpenCL memory: a slice"),
         (
             "atomic",

@@ -11,7 +11,7 @@ use libmp::tagged::Served;
 use crate::device::by_cpu;
 use crate::failure::{OrFail, die};
 use crate::rma::region;
-use crate::world::{Reach, Segment, State};
+use crate::world::{Reach, Segment, State, expect_same};
 
 /// The memory of all PEs, and the addresses that stand for it here.
 pub(crate) struct OpenCl {
@@ -36,15 +36,8 @@ pub(crate) unsafe fn open(state: &State, object: *mut c_void, bytes: usize) -> S
     let memory = memory
         .unwrap_or_else(|error| die(format!("shmmap of {bytes} bytes of OpenCL memory: {error}")));
     let served = state.world.serve(&memory).or_fail();
-    for pe in 0..state.n {
-        let theirs = served.len(pe).unwrap_or_default();
-        if theirs != bytes as u64 {
-            let me = state.me;
-            die(format!(
-                "what shmmap is given of PE {pe} has {theirs} bytes, that of PE {me} {bytes}: all PEs have the same"
-            ));
-        }
-    }
+    let lens = (0..state.n).map(|pe| served.len(pe).unwrap_or_default());
+    expect_same("what shmmap is given", lens);
     let (private, no_file) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1);
     // SAFETY: new addresses, where the system likes.
     let addresses =

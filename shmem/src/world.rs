@@ -105,17 +105,26 @@ pub(crate) fn state() -> &'static State {
     }
 }
 
+/// Ends the world if not all PEs have as many bytes of `what`, with the same words on whichever PE says it first.
+pub(crate) fn expect_same(what: &str, lens: impl Iterator<Item = u64>) {
+    let mut first = None;
+    for (pe, len) in lens.enumerate() {
+        let of_first = *first.get_or_insert(len);
+        if len != of_first {
+            die(format!(
+                "{what} of PE {pe} has {len} bytes, that of PE 0 {of_first}: all PEs have the same"
+            ));
+        }
+    }
+}
+
 impl Segment {
     pub fn open(world: &World, region: &Region<u8>, what: &str) -> Segment {
         let window = world.window(region, 0).or_fail();
         let base = region.buffer().device_address().unwrap_or_default() as usize;
         let len = region.len();
+        expect_same(what, (0..world.size()).map(|pe| window.len(pe).or_fail()));
         let ways = (0..world.size()).map(|pe| {
-            let theirs = window.len(pe).or_fail();
-            if theirs != len as u64 {
-                let me = world.rank();
-                die(format!("{what} of PE {pe} has {theirs} bytes, that of PE {me} {len}: all PEs have the same"));
-            }
             let memory = match pe == world.rank() {
                 true => Some(region.buffer()),
                 false => window.memory_of(pe).ok(),
