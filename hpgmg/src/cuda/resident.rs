@@ -6,7 +6,7 @@ use mp_kernels::{shared_constants, shared_enum, shared_structs};
 
 use super::device::{Counter, DeviceLevel};
 use super::error::CudaError;
-use super::kernels::Kernels;
+use super::kernels::{Held, Kernels};
 use super::solver::{Gpu, Scalar};
 use crate::cycle::CycleStep;
 use crate::krylov;
@@ -136,22 +136,20 @@ impl Coarsest {
         one_more: bool,
     ) -> Self {
         let with_more = first.saturating_sub(one_more.into());
-        let held = kernels.held.iter().filter(|_| bottom == Bottom::Bicgstab);
-        // That which has most of them.
-        let firsts = [with_more, first].into_iter();
-        let mut ways = firsts.flat_map(|first| held.clone().map(move |held| (first, held)));
-        let held = ways.find(|(first, held)| {
-            let halved = dims[*first..].iter().rev().enumerate();
-            dims[*first] <= held.most && halved.into_iter().all(|(up, &n)| n == held.least << up)
+        let has = |held: &Held, first: usize| {
+            let mut halved = dims[first..].iter().rev().enumerate();
+            dims[first] <= held.most && halved.all(|(up, &n)| n == held.least << up)
+        };
+        // The one that has most of them.
+        let held = [with_more, first].into_iter().find_map(|first| {
+            let held = kernels.held.iter().find(|held| has(held, first))?;
+            Some(Self { first, kernel: held.kernel, dims: held.dims })
         });
-        match held {
-            Some((first, held)) => Self { first, kernel: held.kernel, dims: held.dims },
-            None => Self {
-                first,
-                kernel: kernels.resident,
-                dims: Dims::linear(1, RESIDENT_THREADS as u32),
-            },
-        }
+        held.filter(|_| bottom == Bottom::Bicgstab).unwrap_or(Self {
+            first,
+            kernel: kernels.resident,
+            dims: Dims::linear(1, RESIDENT_THREADS as u32),
+        })
     }
 }
 
