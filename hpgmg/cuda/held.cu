@@ -5,60 +5,77 @@
 namespace hpgmg {
 
 template <int OPERATOR, class L, class Coarse>
-__device__ __forceinline__ void step_held(const Resident& r, const ResidentStep& step) {
+__device__ __forceinline__ void step_held(const Resident& r, const ResidentStep& step, int turn) {
     const int l = step.level;
     switch (step.op) {
-        case OP_SMOOTH: return smooth_level<OPERATOR, L>(r, l, step.zero);
+        case OP_SMOOTH: return smooth_level<OPERATOR, L>(r, l, step.zero, turn);
         case OP_RESTRICT_RESIDUAL: return residual_restrict_level<OPERATOR, L, Coarse>(r, l);
         case OP_RESTRICT: return restrict_level<L, Coarse>(r, l);
-        case OP_CORRECT: return prolong_level<1, L, Coarse>(r, l, r.levels[l + 1].correct, true);
+        case OP_CORRECT: return prolong_level<1, L, Coarse>(r, l, r.levels[l + 1].correct, true, turn);
         default: break;
     }
     if (r.quartic) {
-        prolong_level<2, L, Coarse>(r, l, r.levels[l + 1].replace, false);
+        prolong_level<2, L, Coarse>(r, l, r.levels[l + 1].replace, false, turn);
     } else {
-        prolong_level<1, L, Coarse>(r, l, r.levels[l + 1].replace, false);
+        prolong_level<1, L, Coarse>(r, l, r.levels[l + 1].replace, false, turn);
     }
 }
 
-// A step of the level of n cells a side, which is L or coarser.
+// A step of the level of n cells a side, which is L or coarser. `turn`: of blocks that share the first level.
 template <int OPERATOR, class L>
-__device__ __forceinline__ void step_of(const Resident& r, const ResidentStep& step, int) {
+__device__ __forceinline__ void step_of(const Resident& r, const ResidentStep& step, int, int) {
     if (block_of_cluster() != 0) return;
     if (threadIdx.x < L::THREADS) solve_held<OPERATOR, L>(r, step.level, step.zero);
     __syncthreads();
 }
 template <int OPERATOR, class L, class Coarse, class... Coarser>
-__device__ __forceinline__ void step_of(const Resident& r, const ResidentStep& step, int n) {
-    if (n != L::n) return step_of<OPERATOR, Coarse, Coarser...>(r, step, n);
-    if (L::SPREAD || block_of_cluster() == 0) step_held<OPERATOR, L, Coarse>(r, step);
+__device__ __forceinline__ void step_of(const Resident& r, const ResidentStep& step, int n, int turn) {
+    if (n != L::n) return step_of<OPERATOR, Coarse, Coarser...>(r, step, n, turn);
+    if (L::SPREAD || block_of_cluster() == 0) step_held<OPERATOR, L, Coarse>(r, step, turn);
 }
 
-// Calls f with the type of the level of n cells a side, if this block has some of it.
-template <class... Levels, class F>
-__device__ __forceinline__ void on_level(int n, F f) {
-    auto on = [&](auto as) {
-        using L = typename decltype(as)::Type;
-        if (n == L::n && (L::SPREAD || block_of_cluster() == 0)) f(as);
-    };
-    (on(As<Levels>()), ...);
+// Starts loading what this block has of the levels from number `l` on, the first of which is L or coarser.
+template <class L, class... Coarser>
+__device__ __forceinline__ void load_levels(const Resident& r, int l) {
+    const int n = r.levels[l].n;
+    if (n == L::n && (L::SPREAD || block_of_cluster() == 0)) {
+        load_level<L, sizeof...(Coarser) == 0>(r, l);
+    }
+    if (l == r.first && n == L::n) started();
+    if constexpr (sizeof...(Coarser) > 0) load_levels<Coarser...>(r, l + (n == L::n));
+}
+template <class L, class... Coarser>
+__device__ __forceinline__ void save_levels(const Resident& r, int l) {
+    if (r.levels[l].n != L::n) {
+        if constexpr (sizeof...(Coarser) > 0) save_levels<Coarser...>(r, l);
+    } else if (L::SPREAD || block_of_cluster() == 0) {
+        save_level<L>(r, l);
+    }
 }
 
 // The levels are L and coarser ones, each of half as many cells a side as the one before.
 template <int OPERATOR, class L, class... Coarser>
 __device__ __forceinline__ void held(const Resident& r) {
-    for (int l = r.first; l < RESIDENT_LEVELS && r.levels[l].n; l++) {
-        on_level<L, Coarser...>(r.levels[l].n, [&](auto as) { load_level<typename decltype(as)::Type>(r, l); });
-    }
-    copied();
+    load_levels<L, Coarser...>(r, r.first);
+    // The coarser levels may still be on their way.
+    bool has_all = false;
+    int turn = 0;
+    HeldTurns<L>::begin();
+    copied_before_last();
     __syncthreads();
     // All blocks have begun: the others' shared memory may be written.
     if (L::SPREAD) meet_cluster();
     for (int at = 0; at < r.count; at++) {
         const ResidentStep step = r.steps[at];
-        step_of<OPERATOR, L, Coarser...>(r, step, r.levels[step.level].n);
+        if (!has_all && step.level != r.first) {
+            copied();
+            __syncthreads();
+            has_all = true;
+        }
+        step_of<OPERATOR, L, Coarser...>(r, step, r.levels[step.level].n, turn);
+        if (step.level == r.first) turn += step.op == OP_SMOOTH ? 6 : step.op == OP_CORRECT || step.op == OP_REPLACE;
     }
-    on_level<L, Coarser...>(r.levels[r.first].n, [&](auto as) { save_level<OPERATOR, typename decltype(as)::Type>(r, r.first); });
+    save_levels<L, Coarser...>(r, r.first);
     // No block ends while others may still reach into its shared memory.
     if (L::SPREAD) meet_cluster();
 }

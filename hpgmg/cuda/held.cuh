@@ -24,8 +24,8 @@ struct Shape {
     // That work on it: one for every cell and every ghost, as far as there are; of one that is spread all, since they meet those of other blocks.
     static constexpr int LARGER = CELLS > 6 * N * (N + 2) ? CELLS : 6 * N * (N + 2);
     static constexpr int THREADS = SPREAD ? RESIDENT_THREADS : N < 4 ? 32 : (LARGER + 31) / 32 * 32;
-    // Doubles of shared memory: u twice, the coefficients, and the right-hand side of whole levels.
-    static constexpr int SIZE = 5 * VOLUME + (SPREAD ? 0 : CELLS);
+    // Doubles of shared memory: u twice, the coefficients, and of its cells the right-hand side and the weights of the smoother.
+    static constexpr int SIZE = 5 * VOLUME + 2 * CELLS;
     static_assert(CELLS <= RESIDENT_THREADS, "a thread a cell");
 };
 
@@ -64,6 +64,7 @@ __device__ __forceinline__ void meet_cluster() {
 template <int N, int BLOCKS>
 struct Held : Shape<N, BLOCKS> {
     using S = Shape<N, BLOCKS>;
+    static constexpr int COUNT = BLOCKS;
     const Level& level;
     const double scale;
     const int first;  // plane of this block
@@ -75,10 +76,13 @@ struct Held : Shape<N, BLOCKS> {
     __device__ __forceinline__ static double* u(int turn = 0) { return base() + (turn & 1) * S::VOLUME; }
     __device__ __forceinline__ static double* beta(int axis) { return base() + (2 + axis) * S::VOLUME; }
     __device__ __forceinline__ static double* r() { return base() + 5 * S::VOLUME; }
+    __device__ __forceinline__ static double* weights() { return r() + S::CELLS; }
 
     __device__ __forceinline__ int at(int i, int j, int k) const {
         return i + GHOSTS + S::PITCH * (j + GHOSTS) + S::PLANE * (k - first + GHOSTS);
     }
+    // In right-hand side and weights.
+    __device__ __forceinline__ int cell(int i, int j, int k) const { return i + N * (j + N * (k - first)); }
 
     // Waits for the other threads that work on this block's part.
     static __device__ __forceinline__ void meet() {
@@ -98,25 +102,77 @@ struct Held : Shape<N, BLOCKS> {
             meet();
         }
     }
+};
 
-    // Stores a value of u where the blocks have it: one of these two planes is a ghost of both neighbours.
-    __device__ __forceinline__ void store(int turn, int at, double value) const {
-        double* const here = u(turn) + at;
-        *here = value;
-        if (S::SPREAD) {
-            const int block = block_of_cluster();
-            if (block > 0) *of_block(here + S::PLANES * S::PLANE, block - 1) = value;
-            if (block < BLOCKS - 1) *of_block(here - S::PLANES * S::PLANE, block + 1) = value;
-        }
+// Values that a block of a cluster sends to the two next to it, turn by turn: each is counted where it arrives, so that nobody waits for stores which
+// are on their way, but for those that it needs. A block that has all of a neighbour's values of a turn knows that the neighbour has read
+// all that it reads in that turn.
+template <class L>
+struct HeldTurns {
+    int turn;  // of this launch
+
+#if __CUDA_ARCH__ >= 900
+    // Two in turn: a neighbour may be one ahead.
+    static __device__ __forceinline__ unsigned long long* counter(int turn) {
+        __shared__ unsigned long long counters[2];
+        return counters + (turn & 1);
     }
+    static __device__ __forceinline__ unsigned here(const void* shared) { return static_cast<unsigned>(__cvta_generic_to_shared(shared)); }
+    static __device__ __forceinline__ unsigned there(const void* shared, int block) {
+        unsigned at;
+        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(here(shared)), "r"(block));
+        return at;
+    }
+    static __device__ __forceinline__ bool has_low() { return block_of_cluster() > 0; }
+    static __device__ __forceinline__ bool has_high() { return block_of_cluster() < L::COUNT - 1; }
+
+    // Before a meeting of the cluster.
+    static __device__ __forceinline__ void begin() {
+        if (!L::SPREAD || threadIdx.x > 0) return;
+        for (int turn = 0; turn < 2; turn++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here(counter(turn))) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+
+    __device__ __forceinline__ void send_to(int block, double* to, double value) const {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there(to, block)),
+                     "l"(__double_as_longlong(value)), "r"(there(counter(turn), block))
+                     : "memory");
+    }
+    // Sends what this block has at `at` of a vector. Each of its cells is sent once in a turn.
+    __device__ __forceinline__ void send(double* at, double value) const {
+        constexpr int SHIFT = L::PLANES * L::PLANE;
+        if (L::SPREAD && has_low()) send_to(block_of_cluster() - 1, at + SHIFT, value);
+        if (L::SPREAD && has_high()) send_to(block_of_cluster() + 1, at - SHIFT, value);
+    }
+    // Ends the turn: waits for the threads of this block, and for the neighbours' values.
+    __device__ __forceinline__ void meet() {
+        if (!L::SPREAD) return L::meet();
+        const unsigned mine = here(counter(turn));
+        if (threadIdx.x == 0) {
+            const unsigned bytes = (has_low() + has_high()) * (L::CELLS * sizeof(double));
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mine), "r"(bytes) : "memory");
+        }
+        L::meet();
+        const unsigned parity = turn / 2 & 1;
+        asm volatile(
+            "{\n\t.reg .pred arrived;\n"
+            "WAIT:\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 arrived, [%0], %1;\n\t@!arrived bra WAIT;\n\t}" ::"r"(mine),
+            "r"(parity)
+            : "memory");
+        turn++;
+    }
+#else
+    static __device__ __forceinline__ void begin() {}
+    __device__ __forceinline__ void send(double*, double) const {}
+    __device__ __forceinline__ void meet() { L::meet(); }
+#endif
 };
 
 // A thread's cell: those of one colour first.
 template <class L>
 struct HeldCell {
     int i, j, k, colour;
-    int own;     // in vectors of shared memory
-    int global;  // in vectors of the GPU's memory
+    int own, compact;  // in vectors of shared memory, with ghosts and without
     bool has;
 
     __device__ __forceinline__ explicit HeldCell(const L& held) {
@@ -128,9 +184,8 @@ struct HeldCell {
         k = cell / (N / 2 * N) + held.first;
         i = 2 * (cell % (N / 2)) + ((colour + j + k) & 1);
         own = held.at(i, j, k);
-        global = held.level.at(i, j, k);
+        compact = held.cell(i, j, k);
     }
-    __device__ __forceinline__ int compact() const { return i + L::n * (j + L::n * k); }
 };
 
 // x and coefficients around it. `di` to `dk` are constants.
@@ -165,15 +220,12 @@ struct HeldGhosts {
     static constexpr int COUNT = SIDES + COLUMNS + ENDS + ROWS;
     static constexpr int TURNS = (COUNT + L::THREADS - 1) / L::THREADS;
 
+    // The operator's rule on so many cells, as in boundary.rs: weights that the compiler knows need no registers.
+    static constexpr int RULE = OPERATOR == FV4 && N >= 4 ? QUARTIC : QUADRATIC, USED = RULE == QUARTIC ? 4 : 2;
+
     HeldGhost ghosts[TURNS];
-    double near[4], far[4];
 
     __device__ __forceinline__ explicit HeldGhosts(const L& held) {
-#pragma unroll
-        for (int m = 0; m < 4; m++) {
-            near[m] = TAPS[1 + 2 * held.level.boundary][m];
-            far[m] = TAPS[2 + 2 * held.level.boundary][m];
-        }
         // The side of the domain along k at which this block is; -1: none.
         const int end = !L::SPREAD ? 0 : held.first == 0 ? 0 : held.first + L::PLANES == N ? 1 : -1;
 #pragma unroll
@@ -216,10 +268,21 @@ struct HeldGhosts {
         }
     }
 
-    static __device__ __forceinline__ double sum(const double (&w)[4], const double* x, int step) {
-        const double x3 = N > 2 ? x[2 * step] : 0.0, x4 = N > 3 ? x[3 * step] : 0.0;
-        return ((w[0] * x[0] + w[1] * x[step]) + w[2] * x3) + w[3] * x4;
-    }
+    // The cells of which a ghost is a sum. All are loaded before a ghost is stored, which for all that the compiler knows is one of them.
+    struct Line {
+        double cells[USED];
+        __device__ __forceinline__ Line(const double* x, int step) {
+#pragma unroll
+            for (int m = 0; m < USED; m++) cells[m] = x[m * step];
+        }
+        // The ghost of this layer.
+        __device__ __forceinline__ double ghost(int layer) const {
+            double sum = TAPS[1 + 2 * RULE + layer][0] * cells[0];
+#pragma unroll
+            for (int m = 1; m < USED; m++) sum += TAPS[1 + 2 * RULE + layer][m] * cells[m];
+            return sum;
+        }
+    };
 
     // Of x, seen by the threads of this block.
     __device__ __forceinline__ void fill(double* x) const {
@@ -229,13 +292,18 @@ struct HeldGhosts {
             if (g.base < 0) continue;
             double* const from = x + g.base;
             if (g.second == 0) {
-                from[-g.inward] = sum(near, from, g.inward);
-                if (OPERATOR == FV4) from[-2 * g.inward] = sum(far, from, g.inward);
+                const Line line(from, g.inward);
+                const double near = line.ghost(0), far = line.ghost(1);
+                from[-g.inward] = near;
+                if (OPERATOR == FV4) from[-2 * g.inward] = far;
             } else {
-                double of[4];
+                double of[USED];
 #pragma unroll
-                for (int m = 0; m < 4; m++) of[m] = m < N ? sum(near, from + m * g.second, g.inward) : 0.0;
-                from[-g.inward - g.second] = ((near[0] * of[0] + near[1] * of[1]) + near[2] * of[2]) + near[3] * of[3];
+                for (int m = 0; m < USED; m++) of[m] = Line(from + m * g.second, g.inward).ghost(0);
+                double sum = TAPS[1 + 2 * RULE][0] * of[0];
+#pragma unroll
+                for (int m = 1; m < USED; m++) sum += TAPS[1 + 2 * RULE][m] * of[m];
+                from[-g.inward - g.second] = sum;
             }
         }
         L::meet();
@@ -252,7 +320,8 @@ struct HeldRow {
 
     __device__ __forceinline__ HeldRow(const L& held, const HeldCell<L>& cell)
         : cell(cell), faces(HeldCoefficients<L>{cell.own}, OPERATOR == FV4),
-          alpha(held.level.alpha ? held.level.a * __ldg(held.level.alpha + cell.global) : 0.0), helmholtz(held.level.alpha) {}
+          alpha(held.level.alpha ? held.level.a * __ldg(held.level.alpha + held.level.at(cell.i, cell.j, cell.k)) : 0.0),
+          helmholtz(held.level.alpha) {}
 
     // A x.
     __device__ __forceinline__ double apply(const L& held, const double* x) const {
@@ -263,21 +332,16 @@ struct HeldRow {
     }
 };
 
-// The right-hand side of a thread's cell: of the first level that is worked on, and of one that is spread, as other kernels left it.
-template <class L>
-__device__ __forceinline__ double held_rhs(const L& held, const HeldCell<L>& cell) {
-    return L::SPREAD ? held.level.r[cell.global] : held.r()[cell.compact()];
-}
-
-// One call of a smoother.
+// One call of a smoother, of six turns from `turn` on.
 template <int OPERATOR, int STEP, class L>
-__device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& held, bool zero) {
+__device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& held, bool zero, int turn) {
     const Level& level = r.levels[l];
     const HeldCell<L> cell(held);
     const HeldGhosts<OPERATOR, L> ghosts(held);
     const HeldRow<OPERATOR, L> row(held, cell);
     const bool l1 = STEP == WEIGHTED && r.smoother == SMOOTH_L1_JACOBI;
-    const double weight = __ldg((l1 ? level.l1inv : level.dinv) + cell.global), rhs = held_rhs(held, cell);
+    const double weight = L::weights()[cell.compact], rhs = L::r()[cell.compact];
+    HeldTurns<L> turns{turn};
     double previous = 0.0;
 #pragma unroll 1
     for (int sweep = 0; sweep < 6; sweep++) {
@@ -293,19 +357,23 @@ __device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& h
             x = stepped<STEP>(x, rhs - ax, weight, scale, last, sweep == 0, [&] { return previous; });
         }
         previous = before;
-        if (cell.has) held.store(sweep + 1, cell.own, x);
-        L::meet_all();
+        if (cell.has) {
+            double* const to = L::u(sweep + 1) + cell.own;
+            *to = x;
+            turns.send(to, x);
+        }
+        turns.meet();
     }
 }
 
 template <int OPERATOR, class L>
-__device__ __noinline__ void smooth_level(const Resident& r, int l, bool zero) {
+__device__ __noinline__ void smooth_level(const Resident& r, int l, bool zero, int turn) {
     if (threadIdx.x < L::THREADS) {
         const L held(r.levels[l]);
         switch (r.smoother) {
-            case SMOOTH_GSRB: smooth_held<OPERATOR, GSRB>(r, l, held, zero); break;
-            case SMOOTH_CHEBYSHEV: smooth_held<OPERATOR, CHEBYSHEV>(r, l, held, zero); break;
-            default: smooth_held<OPERATOR, WEIGHTED>(r, l, held, zero);
+            case SMOOTH_GSRB: smooth_held<OPERATOR, GSRB>(r, l, held, zero, turn); break;
+            case SMOOTH_CHEBYSHEV: smooth_held<OPERATOR, CHEBYSHEV>(r, l, held, zero, turn); break;
+            default: smooth_held<OPERATOR, WEIGHTED>(r, l, held, zero, turn);
         }
     }
     __syncthreads();
@@ -335,7 +403,7 @@ __device__ __noinline__ void residual_restrict_level(const Resident& r, int l) {
         double* const residuals = L::u(1);
         if (cell.has) {
             const HeldRow<OPERATOR, L> row(held, cell);
-            residuals[cell.own] = held_rhs(held, cell) - row.apply(held, L::u());
+            residuals[cell.own] = L::r()[cell.compact] - row.apply(held, L::u());
         }
         L::meet();
         means_held<Coarse>(held, [&](int i, int j, int k) { return residuals[held.at(i, j, k)]; });
@@ -348,46 +416,53 @@ template <class L, class Coarse>
 __device__ __forceinline__ void restrict_level(const Resident& r, int l) {
     const L held(r.levels[l]);
     if (threadIdx.x < L::THREADS) {
-        means_held<Coarse>(held, [&](int i, int j, int k) {
-            return L::SPREAD ? held.level.r[held.level.at(i, j, k)] : held.r()[i + L::n * (j + L::n * k)];
-        });
+        means_held<Coarse>(held, [&](int i, int j, int k) { return L::r()[held.cell(i, j, k)]; });
         L::meet_all();
     }
     __syncthreads();
 }
 
-// All ghosts of u to `depth`, by `rule`: along i, then j, then k.
-template <class L>
-__device__ __forceinline__ void fill_box_held(const L& held, int rule, int depth) {
-    constexpr int n = L::n;
-    const int wide = n + 2 * depth;
-    double* const u = L::u();
-    for (int axis = 0; axis < 3; axis++) {
-        const int across = axis > 0 ? wide : n, up = axis > 1 ? wide : n;
-        const int shift_a = axis > 0 ? depth : 0, shift_b = axis > 1 ? depth : 0;
-        const int step = axis == 0 ? 1 : axis == 1 ? L::PITCH : L::PLANE;
-        for (int item = threadIdx.x; item < 2 * depth * across * up; item += RESIDENT_THREADS) {
-            const int a = item % across - shift_a, b = item / across % up - shift_b, layer = item / (across * up);
-            const int outside = layer < depth ? -1 - layer : n + layer - depth;
-            double* const line = u + (axis == 0 ? held.at(0, a, b) : axis == 1 ? held.at(a, 0, b) : held.at(a, b, 0));
-            const Taps taps(outside, n, rule);
+// Ghosts of u along AXIS to DEPTH, by `rule`: of cells, and of the ghosts along the axes before.
+template <int DEPTH, int AXIS, class L>
+__device__ __forceinline__ void fill_along(const L& held, int rule) {
+    constexpr int n = L::n, WIDE = n + 2 * DEPTH, ACROSS = AXIS > 0 ? WIDE : n, UP = AXIS > 1 ? WIDE : n, USED = n < 4 ? n : 4;
+    constexpr int STEP = AXIS == 0 ? 1 : AXIS == 1 ? L::PITCH : L::PLANE;
+    double weights[DEPTH][USED];
+#pragma unroll
+    for (int layer = 0; layer < DEPTH; layer++) {
+#pragma unroll
+        for (int m = 0; m < USED; m++) weights[layer][m] = TAPS[1 + 2 * rule + layer][m];
+    }
+    for (int item = threadIdx.x; item < 2 * ACROSS * UP; item += RESIDENT_THREADS) {
+        const bool high = item >= ACROSS * UP;
+        const int line = high ? item - ACROSS * UP : item, inward = high ? -STEP : STEP, first = high ? n - 1 : 0;
+        const int a = line % ACROSS - (AXIS > 0 ? DEPTH : 0), b = line / ACROSS - (AXIS > 1 ? DEPTH : 0);
+        double* const from = L::u() + (AXIS == 0 ? held.at(first, a, b) : AXIS == 1 ? held.at(a, first, b) : held.at(a, b, first));
+        double cells[USED];
+#pragma unroll
+        for (int m = 0; m < USED; m++) cells[m] = from[m * inward];
+#pragma unroll
+        for (int layer = 0; layer < DEPTH; layer++) {
             double sum = 0.0;
 #pragma unroll
-            for (int m = 0; m < (n < 4 ? n : 4); m++) sum += taps.weight(m) * line[(taps.first + m * taps.step) * step];
-            line[outside * step] = sum;
+            for (int m = 0; m < USED; m++) sum += weights[layer][m] * cells[m];
+            from[-(1 + layer) * inward] = sum;
         }
-        __syncthreads();
     }
+    __syncthreads();
 }
 
 // u of the finer level L = that of the next, interpolated, or with that added. All blocks of a level that is spread take part; the
 // next level is the first block's.
 template <int REACH, class L, class Coarse>
-__device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, bool add) {
+__device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, bool add, int turn) {
     const L held(r.levels[l]);
     const Coarse coarse(r.levels[l + 1]);
-    if (!L::SPREAD || block_of_cluster() == 0) fill_box_held(coarse, rule, REACH);
-    const double* const from = Coarse::u();
+    if (!L::SPREAD || block_of_cluster() == 0) {
+        fill_along<REACH, 0>(coarse, rule);
+        fill_along<REACH, 1>(coarse, rule);
+        fill_along<REACH, 2>(coarse, rule);
+    }
     // The planes that this block's are made of.
     if (L::SPREAD) {
         meet_cluster();
@@ -399,23 +474,25 @@ __device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, b
         }
         __syncthreads();
     }
+    // Two children a thread.
+    HeldTurns<L> turns{turn};
     constexpr int half = L::n / 2;
-    const int cell = threadIdx.x;
-    if (cell < half * half * (L::PLANES / 2)) {
-        const int i = cell % half, j = cell / half % half, k = cell / (half * half) + held.first / 2;
-        const double* const centre = from + coarse.at(i, j, k);
-        double children[2][2][2];
-        interpolate<REACH>([&](int di, int dj, int dk) { return centre[di + Coarse::PITCH * dj + Coarse::PLANE * dk]; }, children);
+    if (threadIdx.x < L::CELLS / 2) {
+        const int i = threadIdx.x % half, j = threadIdx.x / half % L::n, k = threadIdx.x / (half * L::n) + held.first;
+        const double* const centre = Coarse::u() + coarse.at(i, j / 2, k / 2);
+        double children[2];
+        interpolate_two<REACH>([&](int di, int dj, int dk) { return centre[di + Coarse::PITCH * dj + Coarse::PLANE * dk]; }, j & 1, k & 1,
+                               children);
+        double* const to = L::u() + held.at(2 * i, j, k);
 #pragma unroll
-        for (int child = 0; child < 8; child++) {
-            const int pi = child & 1, pj = child >> 1 & 1, pk = child >> 2;
-            const int at = held.at(2 * i + pi, 2 * j + pj, 2 * k + pk);
-            const double value = children[pk][pj][pi];
-            held.store(0, at, add ? L::u()[at] + value : value);
+        for (int child = 0; child < 2; child++) {
+            const double value = add ? to[child] + children[child] : children[child];
+            to[child] = value;
+            turns.send(to + child, value);
         }
     }
     if (L::SPREAD) {
-        meet_cluster();
+        turns.meet();
     } else {
         __syncthreads();
     }
@@ -430,11 +507,11 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     const L held(r.levels[l]);
     const int lane = threadIdx.x, number = lane % CELLS, i = number % N, j = number / N % N, k = number / (N * N);
     HeldCell<L> cell(held);
+    cell.i = i, cell.j = j, cell.k = k;
     cell.own = held.at(i, j, k);
-    cell.global = held.level.at(i, j, k);
     const HeldGhosts<OPERATOR, L> ghosts(held);
     const HeldRow<OPERATOR, L> row(held, cell);
-    const double diagonal = __ldg(held.level.dinv + cell.global), rhs = held.r()[number];
+    const double diagonal = L::weights()[number], rhs = L::r()[number];
     double* const operand = L::u();
     // A v.
     auto applied = [&](double v) {
@@ -504,43 +581,51 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     if (lane == 0) *r.iterations += iterations;
 }
 
-// Starts copying the coefficients of a level; of the first that is worked on u and right-hand side, too.
-template <class L>
+// Calls f(i, j, plane) for every cell of so many planes of SIDE x SIDE: a thread has the same place in each of its planes.
+template <int SIDE, class F>
+__device__ __forceinline__ void each_of_planes(int planes, F f) {
+    constexpr int AT_ONCE = RESIDENT_THREADS / (SIDE * SIDE);
+    const int place = threadIdx.x % (SIDE * SIDE), i = place % SIDE, j = place / SIDE;
+    if (threadIdx.x >= AT_ONCE * SIDE * SIDE) return;
+    for (int plane = threadIdx.x / (SIDE * SIDE); plane < planes; plane += AT_ONCE) f(i, j, plane);
+}
+
+// Starts copying the coefficients and weights of a level; of the first that is worked on u and right-hand side, too. LAST: it is solved, not smoothed.
+template <class L, bool LAST>
 __device__ __forceinline__ void load_level(const Resident& r, int l) {
     const L held(r.levels[l]);
     const Level& level = r.levels[l];
-    constexpr int wide = L::n + 2;
-    for (int item = threadIdx.x; item < 3 * wide * wide * (L::PLANES + 2); item += RESIDENT_THREADS) {
-        const int i = item % wide - 1, j = item / wide % wide - 1, plane = item / (wide * wide);
-        const int axis = plane / (L::PLANES + 2), k = held.first + plane % (L::PLANES + 2) - 1;
-        copy_one(L::beta(axis) + held.at(i, j, k), level.beta[axis] + level.at(i, j, k));
-    }
-    if (l != r.first) return;
-    // By stores, which tools that look for races see.
-    const bool from_zero = r.steps[0].op == OP_RESTRICT || r.steps[0].zero;
-    for (int item = threadIdx.x; !from_zero && item < L::n * L::n * (L::PLANES + 2 * GHOSTS); item += RESIDENT_THREADS) {
-        const int i = item % L::n, j = item / L::n % L::n, k = held.first + item / (L::n * L::n) - GHOSTS;
+    each_of_planes<L::n + 2>(L::PLANES + 2, [&](int i, int j, int plane) {
+        const int to = held.at(i - 1, j - 1, held.first + plane - 1), from = level.at(i - 1, j - 1, held.first + plane - 1);
+#pragma unroll
+        for (int axis = 0; axis < 3; axis++) copy_one(L::beta(axis) + to, level.beta[axis] + from);
+    });
+    const double* const weights = !LAST && r.smoother == SMOOTH_L1_JACOBI ? level.l1inv : level.dinv;
+    each_of_planes<L::n>(L::PLANES, [&](int i, int j, int plane) {
+        const int to = held.cell(i, j, held.first + plane), from = level.at(i, j, held.first + plane);
+        copy_one(L::weights() + to, weights + from);
+        if (l == r.first) copy_one(L::r() + to, level.r + from);
+    });
+    // u by stores, which tools that look for races see.
+    if (l != r.first || r.steps[0].op == OP_RESTRICT || r.steps[0].zero) return;
+    each_of_planes<L::n>(L::PLANES + 2 * GHOSTS, [&](int i, int j, int plane) {
+        const int k = held.first + plane - GHOSTS;
         if (k >= 0 && k < L::n) L::u()[held.at(i, j, k)] = level.u[level.at(i, j, k)];
-    }
-    if (L::SPREAD) return;
-    for (int item = threadIdx.x; item < L::CELLS; item += RESIDENT_THREADS) {
-        L::r()[item] = level.r[level.at(item % L::n, item / L::n % L::n, item / (L::n * L::n))];
-    }
+    });
 }
 
 // u of the first level that is worked on, with the ghosts along i that passes of other kernels read.
-template <int OPERATOR, class L>
+template <class L>
 __device__ __forceinline__ void save_level(const Resident& r, int l) {
     const L held(r.levels[l]);
     const Level& level = r.levels[l];
-    if (threadIdx.x < L::THREADS) {
-        const HeldGhosts<OPERATOR, L> ghosts(held);
-        ghosts.fill(L::u());
-    }
-    __syncthreads();
     for (int item = threadIdx.x; item < L::PITCH * L::n * L::PLANES; item += RESIDENT_THREADS) {
         const int i = item % L::PITCH - GHOSTS, j = item / L::PITCH % L::n, k = held.first + item / (L::PITCH * L::n);
-        level.u[level.at(i, j, k)] = L::u()[held.at(i, j, k)];
+        const double* const row = L::u() + held.at(0, j, k);
+        const int layer = i < 0 ? -1 - i : i - L::n, first = i < 0 ? 0 : L::n - 1, inward = i < 0 ? 1 : -1;
+        auto inside = [&](int m) { return m < L::n ? row[first + m * inward] : 0.0; };
+        level.u[level.at(i, j, k)] =
+            layer < 0 ? row[i] : ghost(level.boundary, layer, inside(0), inside(1), inside(2), inside(3));
     }
 }
 

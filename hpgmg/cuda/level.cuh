@@ -76,6 +76,11 @@ __device__ __forceinline__ void copy_two(double* shared, const double* global) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
 __device__ __forceinline__ void copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// What is started after this is told apart: `copied_before_last` waits only for what was started before.
+__device__ __forceinline__ void started() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void copied_before_last() {
+    asm volatile("cp.async.commit_group;\n\tcp.async.wait_group 1;" ::: "memory");
+}
 #endif
 
 }  // namespace hpgmg

@@ -72,6 +72,34 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
     }
 }
 
+// Two of the children, those next to each other along i which are number pj along j and pk along k, the same bits.
+template <int RULE, class Coarse>
+__device__ __forceinline__ void interpolate_two(const Coarse& coarse, int pj, int pk, double (&fine)[2]) {
+    constexpr int REACH = reach_of_rule(RULE), WIDTH = 2 * REACH + 1;
+    double along_j[WIDTH], along_k[WIDTH], lines[WIDTH];
+#pragma unroll
+    for (int m = 0; m < WIDTH; m++) {
+        along_j[m] = pj ? weight<RULE>(1, m) : weight<RULE>(0, m);
+        along_k[m] = pk ? weight<RULE>(1, m) : weight<RULE>(0, m);
+    }
+#pragma unroll
+    for (int a = 0; a < WIDTH; a++) {
+#pragma unroll
+        for (int b = 0; b < WIDTH; b++) {
+            double plane = along_k[0] * coarse(a - REACH, b - REACH, -REACH);
+#pragma unroll
+            for (int c = 1; c < WIDTH; c++) plane += along_k[c] * coarse(a - REACH, b - REACH, c - REACH);
+            lines[a] = b == 0 ? along_j[b] * plane : lines[a] + along_j[b] * plane;
+        }
+    }
+#pragma unroll
+    for (int pi = 0; pi < 2; pi++) {
+        fine[pi] = weight<RULE>(pi, 0) * lines[0];
+#pragma unroll
+        for (int a = 1; a < WIDTH; a++) fine[pi] += weight<RULE>(pi, a) * lines[a];
+    }
+}
+
 // All cells are in memory.
 struct All {
     static constexpr bool ALL_ROWS = true;
