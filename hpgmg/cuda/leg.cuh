@@ -1,23 +1,23 @@
 // A leg of a cycle in one launch: on one level a correction, a call of GSRB and the restricted residual, each where it is asked
 // for. All blocks run at once; each has its share of the level with the ghosts around it, and the coefficients there, in shared memory
-// through all of the leg, and after each half-sweep they meet and fetch what the blocks around them changed. So a half-sweep is no
-// launch, and the coefficients come from memory once. A block that is ahead may store the next half-sweep while others still fetch: of the
+// through all of the leg, and after each half-sweep it meets the blocks around it and fetches what they changed. So a half-sweep is no
+// launch, and the coefficients come from memory once. A block that is ahead may store the next half-sweep while those around it still fetch: of the
 // other colour, and ghosts along i, so these are not fetched. For fv4 on levels whose size the compiler knows. The sums are those of
 // grid.cu, in the same order.
 #pragma once
-#ifdef __CUDACC__
-#include <cooperative_groups.h>
-#endif
-
 #include "column.cuh"
 #include "transfer.cuh"
 
-// The shared memory that a launch asks for, of blocks that run together. On the host in tests/host/cuda.hpp, as are their meetings.
+// The shared memory that a launch asks for, of blocks that run together. On the host in tests/host/cuda.hpp, as is what lets others of them go on.
 #ifdef __CUDACC__
 #define HPGMG_BLOCKS_SHARED(name) extern __shared__ double name[]
 #endif
 
 namespace hpgmg {
+
+#ifdef __CUDACC__
+__device__ __forceinline__ void let_others_go_on() {}
+#endif
 
 // The rows and planes of a block of a level of N cells a side, with ghosts, as a level of its own: rows in halves by colour.
 template <int N, int ROWS_, int PLANES_, int THREADS_>
@@ -116,6 +116,28 @@ struct Share {
     }
 };
 
+// Meetings of the blocks around each other: of those whose rows and planes border on one another.
+template <class S>
+struct Meetings {
+    Counter counters;  // of each block: how often it has come
+    std::uint64_t number;
+
+    __device__ __forceinline__ explicit Meetings(Counter counters)
+        : counters(counters), number(mp::load(counters + blockIdx.x, mp::relaxed, mp::gpu)) {}
+
+    // For all threads. What the blocks around have stored before is visible; what is loaded after it has to come from beyond the multiprocessor.
+    __device__ __forceinline__ void meet() {
+        constexpr int ROWS = S::n / S::ROWS, PLANES = S::n / S::PLANES;
+        const int row = static_cast<int>(blockIdx.x) % ROWS + static_cast<int>(threadIdx.x) % 3 - 1;
+        const int plane = static_cast<int>(blockIdx.x) / ROWS + static_cast<int>(threadIdx.x) / 3 - 1;
+        const bool waits = threadIdx.x < 9 && row >= 0 && row < ROWS && plane >= 0 && plane < PLANES;
+        number++;
+        __syncthreads();
+        if (threadIdx.x == 0) mp::store(counters + blockIdx.x, number, mp::release, mp::gpu);
+        while (mp::block_any(waits && mp::load(counters + row + ROWS * plane, mp::acquire, mp::gpu) < number)) let_others_go_on();
+    }
+};
+
 template <class S>
 struct SharedCoefficients {
     const double* beta;
@@ -145,7 +167,7 @@ struct LegPair {
 template <class S>
 __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& coarse, const Leg& leg) {
     HPGMG_BLOCKS_SHARED(values);
-    const auto grid = cooperative_groups::this_grid();
+    Meetings<S> blocks(leg.meetings);
     const S share(level);
     double *const x = values, *const beta = values + S::VOLUME;
     if (leg.zero) {
@@ -195,7 +217,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
                       at[(1 - q) * S::half] + children[child / 2][child & 1][1]);
             }
         }
-        grid.sync();
+        blocks.meet();
         share.fetch(x, first, 0);
         share.fetch(x, first, 1);
         first = level.u;
@@ -204,7 +226,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         const int colour = sweep & 1;
         const bool from_zero = leg.zero && sweep == 0;
         if (sweep > 0) {
-            grid.sync();
+            blocks.meet();
             share.fetch(x, sweep == 1 ? first : level.u, 1 - colour);
         }
         share.complete(x, sweep > 0 || leg.correct);
@@ -227,7 +249,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         }
     }
     if (!leg.restrict) return;
-    grid.sync();
+    blocks.meet();
     share.fetch(x, level.u, 1);
     share.complete(x, true);
     double sums[S::EACH];

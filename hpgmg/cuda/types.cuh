@@ -6,7 +6,7 @@ namespace hpgmg {
 
 using Values = double*;
 using ReadOnly = const double*;
-using Counter = unsigned long long*;
+using Counter = std::uint64_t*;
 using Turns = mp::Exchange<2>;
 using TurnsAround = mp::Exchange<26>;
 

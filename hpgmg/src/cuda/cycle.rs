@@ -7,7 +7,7 @@ use super::columns::columns;
 use super::device::{BLOCK_PAIRS, BLOCK_ROWS, Extent, Leg, Pass, TILE};
 use super::error::CudaError;
 use super::halo::turn;
-use super::kernels::{Columns, Passes};
+use super::kernels::{Columns, OneLeg, Passes};
 use super::launches::{grouped, steps};
 use super::partition::Part;
 use super::ranks::Ranks;
@@ -192,8 +192,8 @@ impl Gpu {
         }
     }
 
-    /// The kernel for legs on level `l`, and its launch.
-    fn leg(&self, l: usize) -> Option<(&Kernel, Dims)> {
+    /// The kernel for legs on level `l`.
+    fn leg(&self, l: usize) -> Option<&OneLeg> {
         let possible = self.config.smoother == Smoother::Gsrb && !self.partition.is_cut(l);
         self.kernels.leg(self.levels[l].grid.n).filter(|_| possible)
     }
@@ -208,7 +208,7 @@ impl Gpu {
         &self,
         steps: &[CycleStep],
         smooth: &CycleStep,
-        (kernel, dims): (&Kernel, Dims),
+        one: &OneLeg,
     ) -> Result<(), CudaError> {
         let l = smooth.l;
         let has = |op: Op| steps.iter().any(|step| step.op == op);
@@ -219,11 +219,12 @@ impl Gpu {
             zero: smooth.zero.into(),
             restrict: has(Op::RestrictResidual).into(),
             reserved: 0,
+            meetings: one.meetings.device_address().unwrap_or(0),
         };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&leg)];
-        self.traced(l, kernel.name(), || {
-            // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-            unsafe { self.machine.launch_together(&self.stream, kernel, dims, &args) }
+        self.traced(l, one.kernel.name(), || {
+            // SAFETY: the kernel's parameters; its vectors and counters live as long as `self`, whose launches follow each other.
+            unsafe { self.machine.launch_together(&self.stream, &one.kernel, one.dims, &args) }
         })
     }
 

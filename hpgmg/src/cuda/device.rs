@@ -10,7 +10,7 @@ use crate::boundary::Extrapolation;
 pub type Values = u64;
 /// Address of values that kernels only read, in `cuda/types.cuh` a `const double*`.
 pub type ReadOnly = u64;
-/// Address of a number that kernels raise, in `cuda/types.cuh` an `unsigned long long*`.
+/// Address of a number that kernels raise, in `cuda/types.cuh` a `std::uint64_t*`.
 pub type Counter = u64;
 /// Turns with the ranks below and above, in `cuda/types.cuh` an `mp::Exchange<2>`.
 pub type Turns = Exchange<2>;
@@ -179,6 +179,8 @@ shared_structs! {
         pub restrict: i32,
         /// Keeps the size a multiple of 8; ignored.
         pub reserved: i32,
+        /// Of each block, how often it has met others in all launches so far.
+        pub meetings: Counter,
     }
 
     /// The part of a level that a launch works on: along i in what a thread has of a row.

@@ -1,6 +1,6 @@
 //! The embedded GPU code and its entry points.
 
-use gdsync::{Dims, Kernel};
+use gdsync::{Buffer, Dims, Kernel};
 
 use super::device::{
     LEG_BLOCKS_24, LEG_BLOCKS_32, LEG_BLOCKS_48, LEG_BLOCKS_64, LEG_BYTES_24, LEG_BYTES_32,
@@ -108,8 +108,10 @@ pub struct Columns {
 pub struct OneLeg {
     /// Cells a side of its levels.
     n: i32,
-    kernel: Kernel,
-    dims: Dims,
+    pub kernel: Kernel,
+    pub dims: Dims,
+    /// How often its blocks have met.
+    pub meetings: Buffer<u64>,
 }
 
 /// A kernel that has the coarsest levels in shared memory (`cuda/held.cu`).
@@ -345,6 +347,7 @@ impl OneLeg {
                     n,
                     kernel,
                     dims: Dims { shared, ..Dims::linear(blocks, threads) },
+                    meetings: machine.counters(blocks as usize)?,
                 });
             }
         }
@@ -353,9 +356,9 @@ impl OneLeg {
 }
 
 impl Kernels {
-    /// The kernel for legs on whole levels of `n` cells a side with GSRB, and its launch.
-    pub fn leg(&self, n: usize) -> Option<(&Kernel, Dims)> {
-        self.legs.iter().find(|leg| leg.n as usize == n).map(|leg| (&leg.kernel, leg.dims))
+    /// The kernel for legs on whole levels of `n` cells a side with GSRB.
+    pub fn leg(&self, n: usize) -> Option<&OneLeg> {
+        self.legs.iter().find(|leg| leg.n as usize == n)
     }
 
     /// Loads the code for `operator` with `boundary`.

@@ -189,8 +189,8 @@ inline void begin() {
     }
 }
 
-// All threads of the block have come to where it meets the others: they go on when it is its turn again.
-inline void meet_grid() {
+// All threads of the block have come to where it waits for other blocks: they go on when it is its turn again.
+inline void let_others_go_on() {
     Meeting& all = block->all;
     const unsigned before = all.phase;
     ++all.arrived;
@@ -234,19 +234,24 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument, bool toge
     grid_dims = dims.grid;
     block_dims = dims.block;
     mp::host::fibers = [] { meet(block->all); };
-    mp::host::Block shared(dims.threads());
     if (together) {
         std::vector<Block> all(blocks);
-        for (unsigned number = 0; number < blocks; ++number) set_up(all[number], dims, number, shared, call, argument);
+        std::vector<std::unique_ptr<mp::host::Block>> votes;
+        for (unsigned number = 0; number < blocks; ++number) {
+            votes.push_back(std::make_unique<mp::host::Block>(dims.threads()));
+            set_up(all[number], dims, number, *votes.back(), call, argument);
+        }
         // In turn the first goes on first and the last does.
-        for (bool forward = true; all[0].all.live > 0; forward = !forward) {
+        const auto are_live = [&] { return std::any_of(all.begin(), all.end(), [](const Block& of) { return of.all.live > 0; }); };
+        for (bool forward = true; are_live(); forward = !forward) {
             for (unsigned turn = 0; turn < blocks; ++turn) {
                 const unsigned number = forward ? turn : blocks - 1 - turn;
-                play(all[number], dims, number);
+                if (all[number].all.live > 0) play(all[number], dims, number);
             }
         }
         block = nullptr;
     } else {
+        mp::host::Block shared(dims.threads());
         Block& of = mine();
         for (unsigned number = 0; number < blocks; ++number) {
             set_up(of, dims, number, shared, call, argument);
@@ -337,16 +342,11 @@ inline double __longlong_as_double(long long bits) {
 inline void atomicMax(unsigned long long* word, unsigned long long value) { *word = std::max(*word, value); }
 inline void __syncthreads() { emulated::meet(emulated::block->all); }
 inline void __syncwarp() { emulated::meet(emulated::warp()); }
-namespace cooperative_groups {
-struct Grid {
-    void sync() const { emulated::meet_grid(); }
-};
-inline Grid this_grid() { return {}; }
-}  // namespace cooperative_groups
 namespace hpgmg {
 inline void copy_one(double* shared, const double* global) { *shared = *global; }
 inline void copy_two(double* shared, const double* global) { std::memcpy(shared, global, 16); }
 inline void copied() {}
+inline void let_others_go_on() { emulated::let_others_go_on(); }
 }  // namespace hpgmg
 #define HPGMG_BLOCKS_SHARED(name) double* const name = emulated::blocks_shared(S::BYTES / sizeof(double))
 template <class T>
