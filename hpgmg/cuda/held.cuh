@@ -24,8 +24,9 @@ struct Shape {
     // That work on it: one for every cell and every ghost, as far as there are; of one that is spread all, since they meet those of other blocks.
     static constexpr int LARGER = CELLS > 6 * N * (N + 2) ? CELLS : 6 * N * (N + 2);
     static constexpr int THREADS = SPREAD ? RESIDENT_THREADS : N < 4 ? 32 : (LARGER + 31) / 32 * 32;
-    // Doubles of shared memory: u twice, the coefficients, and of its cells the right-hand side and the weights of the smoother.
-    static constexpr int SIZE = 5 * VOLUME + 2 * CELLS;
+    // Doubles of shared memory: u twice, the coefficients, of its cells the right-hand side and the weights of the smoother, and those of
+    // cells in the ghosts of either layer.
+    static constexpr int SIZE = 5 * VOLUME + 2 * CELLS + 8;
     static_assert(CELLS <= RESIDENT_THREADS, "a thread a cell");
 };
 
@@ -77,6 +78,7 @@ struct Held : Shape<N, BLOCKS> {
     __device__ __forceinline__ static double* beta(int axis) { return base() + (2 + axis) * S::VOLUME; }
     __device__ __forceinline__ static double* r() { return base() + 5 * S::VOLUME; }
     __device__ __forceinline__ static double* weights() { return r() + S::CELLS; }
+    __device__ __forceinline__ static double* taps(int layer) { return weights() + S::CELLS + 4 * layer; }
 
     __device__ __forceinline__ int at(int i, int j, int k) const {
         return i + GHOSTS + S::PITCH * (j + GHOSTS) + S::PLANE * (k - first + GHOSTS);
@@ -202,110 +204,97 @@ struct HeldCoefficients {
     }
 };
 
-// A ghost: from cells at `base`, one `inward` of it, and so on; at an edge of the domain from four ghosts that come about in the
-// same way along `second`.
+// Ghosts beyond the cell at `base`, from it and those which lie `inward` of it.
 struct HeldGhost {
-    int base, inward, second;
+    int base, inward;
 };
 
 // The ghosts that the operator reads, in this block's planes and the inner copies next to them: which they are does not change from
-// one half-sweep to the next.
+// one half-sweep to the next. Those at edges of the domain come about from ghosts in the same way.
 template <int OPERATOR, class L>
 struct HeldGhosts {
     static constexpr int N = L::n;
     static constexpr int SIDE = N * (L::PLANES + (L::SPREAD ? 2 : 0)), SIDES = 4 * SIDE;  // along i and j
-    static constexpr int ENDS = N * N * (L::SPREAD ? 1 : 2);                              // along k
-    static constexpr int COLUMNS = OPERATOR == FV4 ? 4 * L::PLANES : 0;                   // edges along k
-    static constexpr int ROWS = OPERATOR == FV4 ? 4 * N * (L::SPREAD ? 1 : 2) : 0;        // and along i and j
-    static constexpr int COUNT = SIDES + COLUMNS + ENDS + ROWS;
-    static constexpr int TURNS = (COUNT + L::THREADS - 1) / L::THREADS;
+    static constexpr int COUNT = SIDES + N * N * (L::SPREAD ? 1 : 2);                     // and along k
+    static constexpr int COLUMNS = 4 * L::PLANES;                                         // edges along k
+    static constexpr int EDGES = OPERATOR == FV4 ? COLUMNS + 4 * N * (L::SPREAD ? 1 : 2) : 0;
+    static constexpr int TURNS = (COUNT + L::THREADS - 1) / L::THREADS, EDGE_TURNS = (EDGES + L::THREADS - 1) / L::THREADS;
+    // Cells that the rule of the operator may read.
+    static constexpr int USED = OPERATOR == FV4 && N >= 4 ? 4 : 2;
 
-    // The operator's rule on so many cells, as in boundary.rs: weights that the compiler knows need no registers.
-    static constexpr int RULE = OPERATOR == FV4 && N >= 4 ? QUARTIC : QUADRATIC, USED = RULE == QUARTIC ? 4 : 2;
-
-    HeldGhost ghosts[TURNS];
+    HeldGhost ghosts[TURNS], edges[EDGE_TURNS + 1];
 
     __device__ __forceinline__ explicit HeldGhosts(const L& held) {
         // The side of the domain along k at which this block is; -1: none.
         const int end = !L::SPREAD ? 0 : held.first == 0 ? 0 : held.first + L::PLANES == N ? 1 : -1;
+        // Edges need the ghosts of all the planes that they come about from.
+        const int first = held.first - (!L::SPREAD ? 0 : end == 0 ? 0 : end == 1 ? 2 : 1);
+        auto inner = [](int high) { return high ? N - 1 : 0; };
+        auto inward = [](int high, int step) { return high ? -step : step; };
 #pragma unroll
         for (int turn = 0; turn < TURNS; turn++) {
             int item = threadIdx.x + turn * L::THREADS;
             HeldGhost& g = ghosts[turn];
-            g = {-1, 0, 0};
-            auto inner = [](int high) { return high ? N - 1 : 0; };
+            g = {-1, 0};
             if (item < SIDES) {
-                const int side = item / SIDE, high = side & 1, along = item % N;
-                const int k = item % SIDE / N + held.first - (L::SPREAD ? 1 : 0);
-                if (k < 0 || k >= N) continue;
-                g.base = side < 2 ? held.at(inner(high), along, k) : held.at(along, inner(high), k);
-                g.inward = (high ? -1 : 1) * (side < 2 ? 1 : L::PITCH);
+                const int side = item / SIDE, high = side & 1, along = item % N, k = first + item % SIDE / N;
+                if (side < 2) {
+                    g = {held.at(inner(high), along, k), inward(high, 1)};
+                } else {
+                    g = {held.at(along, inner(high), k), inward(high, L::PITCH)};
+                }
                 continue;
             }
             item -= SIDES;
+            const int high = L::SPREAD ? end : item / (N * N);
+            if (item >= COUNT - SIDES || high < 0) continue;
+            g = {held.at(item % N, item / N % N, inner(high)), inward(high, L::PLANE)};
+        }
+#pragma unroll
+        for (int turn = 0; turn < EDGE_TURNS; turn++) {
+            const int item = threadIdx.x + turn * L::THREADS, row = item - COLUMNS, high_k = L::SPREAD ? end : row / (4 * N);
+            // `base`: the ghost next to the edge.
+            HeldGhost& g = edges[turn];
+            g = {-1, 0};
             if (item < COLUMNS) {
                 const int high_i = item & 1, high_j = item >> 1 & 1;
-                g.base = held.at(inner(high_i), inner(high_j), held.first + item / 4);
-                g.inward = high_i ? -1 : 1;
-                g.second = (high_j ? -1 : 1) * L::PITCH;
-                continue;
+                g = {held.at(inner(high_i), inner(high_j), held.first + item / 4) - inward(high_i, 1), inward(high_j, L::PITCH)};
+            } else if (item < EDGES && high_k >= 0) {
+                const int side = row / N & 3, high = side & 1, along = row % N, k = inner(high_k);
+                const int cell = side < 2 ? held.at(along, inner(high), k) : held.at(inner(high), along, k);
+                g = {cell - inward(high, side < 2 ? L::PITCH : 1), inward(high_k, L::PLANE)};
             }
-            item -= COLUMNS;
-            if (item < ENDS) {
-                const int high = L::SPREAD ? end : item / (N * N);
-                if (high < 0) continue;
-                g.base = held.at(item % N, item / N % N, inner(high));
-                g.inward = (high ? -1 : 1) * L::PLANE;
-                continue;
-            }
-            item -= ENDS;
-            if (item >= ROWS) continue;
-            const int high_k = L::SPREAD ? end : item / (4 * N), edge = item / N & 3, along = item % N, high = edge & 1;
-            if (high_k < 0) continue;
-            g.base = edge < 2 ? held.at(along, inner(high), inner(high_k)) : held.at(inner(high), along, inner(high_k));
-            g.inward = (high ? -1 : 1) * (edge < 2 ? L::PITCH : 1);
-            g.second = (high_k ? -1 : 1) * L::PLANE;
         }
     }
 
-    // The cells of which a ghost is a sum. All are loaded before a ghost is stored, which for all that the compiler knows is one of them.
-    struct Line {
+    // The ghost of a layer beyond `cells`.
+    static __device__ __forceinline__ double beyond(const double (&cells)[USED], int layer) {
+        const double* const taps = L::taps(layer);
+        double sum = taps[0] * cells[0];
+#pragma unroll
+        for (int m = 1; m < USED; m++) sum += taps[m] * cells[m];
+        return sum;
+    }
+    // All cells are loaded before a ghost is stored, which for all that the compiler knows is one of them.
+    static __device__ __forceinline__ void extend(double* x, const HeldGhost& ghost, bool both) {
+        if (ghost.base < 0) return;
+        double* const from = x + ghost.base;
         double cells[USED];
-        __device__ __forceinline__ Line(const double* x, int step) {
 #pragma unroll
-            for (int m = 0; m < USED; m++) cells[m] = x[m * step];
-        }
-        // The ghost of this layer.
-        __device__ __forceinline__ double ghost(int layer) const {
-            double sum = TAPS[1 + 2 * RULE + layer][0] * cells[0];
-#pragma unroll
-            for (int m = 1; m < USED; m++) sum += TAPS[1 + 2 * RULE + layer][m] * cells[m];
-            return sum;
-        }
-    };
+        for (int m = 0; m < USED; m++) cells[m] = from[m * ghost.inward];
+        const double near = beyond(cells, 0), far = both ? beyond(cells, 1) : 0.0;
+        from[-ghost.inward] = near;
+        if (both) from[-2 * ghost.inward] = far;
+    }
 
     // Of x, seen by the threads of this block.
     __device__ __forceinline__ void fill(double* x) const {
 #pragma unroll
-        for (int turn = 0; turn < TURNS; turn++) {
-            const HeldGhost& g = ghosts[turn];
-            if (g.base < 0) continue;
-            double* const from = x + g.base;
-            if (g.second == 0) {
-                const Line line(from, g.inward);
-                const double near = line.ghost(0), far = line.ghost(1);
-                from[-g.inward] = near;
-                if (OPERATOR == FV4) from[-2 * g.inward] = far;
-            } else {
-                double of[USED];
+        for (int turn = 0; turn < TURNS; turn++) extend(x, ghosts[turn], OPERATOR == FV4);
+        L::meet();
+        if (EDGES == 0) return;
 #pragma unroll
-                for (int m = 0; m < USED; m++) of[m] = Line(from + m * g.second, g.inward).ghost(0);
-                double sum = TAPS[1 + 2 * RULE][0] * of[0];
-#pragma unroll
-                for (int m = 1; m < USED; m++) sum += TAPS[1 + 2 * RULE][m] * of[m];
-                from[-g.inward - g.second] = sum;
-            }
-        }
+        for (int turn = 0; turn < EDGE_TURNS; turn++) extend(x, edges[turn], false);
         L::meet();
     }
 };
@@ -342,6 +331,9 @@ __device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& h
     const bool l1 = STEP == WEIGHTED && r.smoother == SMOOTH_L1_JACOBI;
     const double weight = L::weights()[cell.compact], rhs = L::r()[cell.compact];
     HeldTurns<L> turns{turn};
+    // Kept: it would be worked out from the thread's number, which has to be asked for.
+    int colour = cell.has ? cell.colour : -1;
+    asm volatile("" : "+r"(colour));
     double previous = 0.0;
 #pragma unroll 1
     for (int sweep = 0; sweep < 6; sweep++) {
@@ -350,7 +342,7 @@ __device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& h
         if (!from_zero) ghosts.fill(from);
         double x = from_zero ? 0.0 : from[cell.own];
         const double before = x;
-        if (cell.has && (STEP != GSRB || cell.colour == (sweep & 1))) {
+        if (STEP == GSRB ? colour == (sweep & 1) : cell.has) {
             const double ax = from_zero ? 0.0 : row.apply(held, from);
             const double scale = STEP == CHEBYSHEV ? level.c2[sweep] : l1 ? 1.0 : 2.0 / 3.0;
             const double last = STEP == CHEBYSHEV ? level.c1[sweep] : 0.0;
@@ -606,6 +598,7 @@ __device__ __forceinline__ void load_level(const Resident& r, int l) {
         copy_one(L::weights() + to, weights + from);
         if (l == r.first) copy_one(L::r() + to, level.r + from);
     });
+    if (threadIdx.x < 8) L::taps(0)[threadIdx.x] = TAPS[1 + 2 * level.boundary + threadIdx.x / 4][threadIdx.x % 4];
     // u by stores, which tools that look for races see.
     if (l != r.first || r.steps[0].op == OP_RESTRICT || r.steps[0].zero) return;
     each_of_planes<L::n>(L::PLANES + 2 * GHOSTS, [&](int i, int j, int plane) {

@@ -29,13 +29,13 @@ shared_constants! {
     /// … blocks of its cluster, …
     pub const HELD_BLOCKS: i32 = 8 as HELD_BLOCKS;
     /// … bytes of shared memory of each, …
-    pub const HELD_BYTES: i32 = 211_776 as HELD_BYTES;
+    pub const HELD_BYTES: i32 = 212_032 as HELD_BYTES;
     /// … and of a block alone, which has the levels of half as many cells a side and fewer.
-    pub const HELD_BYTES_ALONE: i32 = 107_584 as HELD_BYTES_ALONE;
+    pub const HELD_BYTES_ALONE: i32 = 107_776 as HELD_BYTES_ALONE;
     /// The same of the kernel for levels of 12, 6 and 3 cells a side.
     pub const HELD_DIM_3: i32 = 12 as HELD_DIM_3;
     pub const HELD_BLOCKS_3: i32 = 6 as HELD_BLOCKS_3;
-    pub const HELD_BYTES_3: i32 = 123_656 as HELD_BYTES_3;
+    pub const HELD_BYTES_3: i32 = 123_848 as HELD_BYTES_3;
 }
 
 shared_enum! {
