@@ -69,17 +69,18 @@ struct Share {
             if (!has_row(row) || !has_plane(plane)) copy(to, from, colour, 2 * chunk + 2, row, plane);
         }
     }
-    // The ghosts along i of the rows around the share, of which the nearest are read.
-    __device__ __forceinline__ void extend_around(double* x) const {
+    // The ghosts along i of the rows here, after some of their cells have changed.
+    __device__ __forceinline__ void extend_rows(double* x) const {
         for (int item = threadIdx.x; item < 2 * ALL_ROWS * ALL_PLANES; item += THREADS) {
             const int top = item & 1, row = item / 2 % ALL_ROWS, plane = item / (2 * ALL_ROWS);
-            if (has_row(row) && has_plane(plane)) continue;
             // Pairs of cells: the first of them is that at the end of the row.
             const int q = (j0 + row + k0 + plane + top) & 1, inward = top ? -1 : 1;
             double* const end = x + row * PITCH + plane * PLANE + (top ? PAIRS + 1 : 2);
             double *const near = end + q * half, *const next = end + (1 - q) * half;
             const double cells[4] = {*near, *next, near[inward], next[inward]};
             next[-inward] = extended(boundary, 0, cells);
+            // Of rows of other blocks only the nearest are read.
+            if (has_row(row) && has_plane(plane)) near[-inward] = extended(boundary, 1, cells);
         }
     }
     __device__ __forceinline__ static bool has_row(int row) { return row >= GHOSTS && row < GHOSTS + ROWS; }
@@ -88,12 +89,12 @@ struct Share {
     // The two ghosts beyond a cell at the border, `inward` of which the next ones lie. Where the colour of a cell changes the
     // halves of its row do.
     __device__ __forceinline__ void extend(double* cell, int flip, int inward) const { extend_line(boundary, cell, cell + flip, inward); }
-    // Waits for copies, of what was `fetched` if it was, and fills the ghosts beyond the domain. For all threads.
-    __device__ __forceinline__ void complete(double* x, bool fetched) const {
+    // Waits for copies and fills the ghosts beyond the domain; those along i are here if what is here was not `changed`. For all threads.
+    __device__ __forceinline__ void complete(double* x, bool changed) const {
         copied();
         __syncthreads();
-        if (fetched) {
-            extend_around(x);
+        if (changed) {
+            extend_rows(x);
             __syncthreads();
         }
         const bool low_j = j0 == 0, high_j = j0 + ROWS == N, low_k = k0 == 0, high_k = k0 + PLANES == N;
@@ -191,30 +192,28 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
             pair.weight[colour] = __ldg(level.dinv + at);
         }
     }
-    auto store = [&](double* to, int t, int j, int k, double even, double odd) {
-        store_row(share, x, t, j, k, even, odd);
-        store_row(level, to, t, j, k, even, odd);
+    // A cell, here and where other blocks fetch it.
+    auto store = [&](double* to, int t, int j, int k, int colour, double value) {
+        x[share.row(j, k) + t + colour * S::half] = value;
+        to[level.row(j, k) + t + colour * level.half] = value;
     };
     // Where what comes first goes, of a start that other blocks may still be reading: not where that is. All of what comes next goes there.
     double* first = leg.zero ? level.u : level.temp;
     if (leg.correct) {
         __shared__ Tile<1, S::PAIRS, S::ROWS / 2, S::PLANES / 2> tile;
         constexpr int PAIRS = S::PAIRS, ROWS = S::ROWS / 2, CELLS = PAIRS * ROWS * (S::PLANES / 2);
-        // Rows are stored by whole warps; the last one may have lanes without a cell.
-        constexpr int LANES = (CELLS + 31) / 32 * 32;
-        static_assert(LANES <= S::THREADS, "a thread a cell");
+        static_assert(CELLS <= S::THREADS, "a thread a cell");
         tile.template fill<S::THREADS>(coarse, coarse.u, coarse.correct, 0, share.j0 / 2, share.k0 / 2, threadIdx.x);
-        if (threadIdx.x < LANES) {
-            const bool has = LANES == CELLS || threadIdx.x < CELLS;
-            const int cell = has ? threadIdx.x : 0, i = cell % PAIRS, j = cell / PAIRS % ROWS, k = cell / (PAIRS * ROWS);
+        if (threadIdx.x < CELLS) {
+            const int cell = threadIdx.x, i = cell % PAIRS, j = cell / PAIRS % ROWS, k = cell / (PAIRS * ROWS);
             double children[2][2][2];
             interpolate<1>([&](int di, int dj, int dk) { return tile.cells[k + 1 + dk][j + 1 + dj][i + 1 + di]; }, children);
 #pragma unroll
-            for (int child = 0; child < 4; child++) {
-                const int fine_j = share.j0 + 2 * j + (child & 1), fine_k = share.k0 + 2 * k + child / 2, q = (fine_j + fine_k) & 1;
-                const double* const at = x + share.row(fine_j, fine_k) + i;
-                store(first, has ? i : S::n, fine_j, fine_k, at[q * S::half] + children[child / 2][child & 1][0],
-                      at[(1 - q) * S::half] + children[child / 2][child & 1][1]);
+            for (int child = 0; child < 8; child++) {
+                const int pi = child & 1, fine_j = share.j0 + 2 * j + (child >> 1 & 1), fine_k = share.k0 + 2 * k + child / 4;
+                const int colour = (pi + fine_j + fine_k) & 1;
+                const double value = x[share.row(fine_j, fine_k) + i + colour * S::half] + children[child / 4][child >> 1 & 1][pi];
+                store(first, i, fine_j, fine_k, colour, value);
             }
         }
         blocks.meet();
@@ -230,22 +229,25 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
             share.fetch(x, sweep == 1 ? first : level.u, 1 - colour);
         }
         share.complete(x, sweep > 0 || leg.correct);
-        double updated[S::EACH], kept[S::EACH];
+        double updated[S::EACH];
 #pragma unroll
         for (int m = 0; m < S::EACH; m++) {
             const LegPair& pair = pairs[m];
             const double* const own = x + share.row(pair.j, pair.k) + pair.t;
             const double residual = from_zero ? (colour ? pair.rhs[1] : pair.rhs[0]) : pair.residual(share, x, beta, colour);
             updated[m] = own[colour * S::half] + (colour ? pair.weight[1] : pair.weight[0]) * residual;
-            kept[m] = own[(1 - colour) * S::half];
         }
         // All have read what is changed.
         __syncthreads();
 #pragma unroll
         for (int m = 0; m < S::EACH; m++) {
             const LegPair& pair = pairs[m];
+            store(sweep == 0 ? first : level.u, pair.t, pair.j, pair.k, colour, updated[m]);
+            if (sweep < 5) continue;
+            // With the ghosts that other kernels read.
             const bool odd = (colour + pair.j + pair.k) & 1;
-            store(sweep == 0 ? first : level.u, pair.t, pair.j, pair.k, odd ? kept[m] : updated[m], odd ? updated[m] : kept[m]);
+            const double kept = x[share.row(pair.j, pair.k) + pair.t + (1 - colour) * S::half];
+            store_row(level, level.u, pair.t, pair.j, pair.k, odd ? kept : updated[m], odd ? updated[m] : kept);
         }
     }
     if (!leg.restrict) return;
