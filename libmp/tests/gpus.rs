@@ -234,7 +234,7 @@ mod gpu {
                             (before, began, after)
                         })
                         .collect();
-                    let clock = trace::DeviceClock::measured(&readings).unwrap();
+                    let clock = trace::Calibration::measured(&readings).unwrap();
                     println!("rank {turn}: clock within {} ns", clock.within_ns());
                     let span = world.trace().span("test", "around the kernel");
                     let (_, began, ended, _) = stamped(world, device, 1 << 20, 10);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Rank, on_threads, over_tcp, say, start_mprun};
-use libmp::trace::{DeviceClock, Stamp, Trace};
+use libmp::trace::{Calibration, Stamp, Trace};
 use libmp::{Config, Deadline, Device, Operation, Step, Traffic, World, trace, wait_all};
 use serde_json::Value;
 
@@ -430,7 +430,7 @@ fn steps_of_a_replayed_graph_are_shown_as_often_as_they_run() {
 fn stamps_of_a_device_are_put_on_the_clock_of_the_host() {
     let (_directory, path) = file("a.json");
     let trace = Trace::detached(0, "n", 100);
-    let clock = DeviceClock::at(5_000_000, 1_000_000);
+    let clock = Calibration::at(5_000_000, 1_000_000);
     let lane = trace.lane("GPU 0");
     trace.record(trace.lane("host"), "test", "first", (1_000_000, 1_000_001), &[]);
     trace.import(lane, "kernel", &clock, &[Stamp::new("smooth", 5_002_000, 5_004_500)]);

@@ -55,11 +55,11 @@ impl Offset {
     }
 }
 
-/// A device's clock against this host's. A GPU's `%globaltimer` counts nanoseconds; other counters have a rate.
+/// How a device's clock goes against this host's. A GPU's `%globaltimer` counts nanoseconds; other counters have a rate.
 ///
 /// See [`trace`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DeviceClock {
+pub struct Calibration {
     /// A reading of the device's clock …
     device: u64,
     /// … and the host's time at that moment.
@@ -68,26 +68,26 @@ pub struct DeviceClock {
     within_ns: u64,
 }
 
-impl DeviceClock {
-    /// The clock that showed `device` when the host's showed `host_ns` ([`now`]), and counts nanoseconds.
-    pub fn at(device: u64, host_ns: u64) -> DeviceClock {
-        DeviceClock { device, host_ns, ns_per_tick: 1.0, within_ns: 0 }
+impl Calibration {
+    /// Of a clock that showed `device` when the host's showed `host_ns` ([`now`]), and counts nanoseconds.
+    pub fn at(device: u64, host_ns: u64) -> Calibration {
+        Calibration { device, host_ns, ns_per_tick: 1.0, within_ns: 0 }
     }
 
     /// From several readings, each between two looks at the host's clock: `(before, device, after)`. The one with the least
     /// time between the looks is taken. `None` without readings.
-    pub fn measured(readings: &[(u64, u64, u64)]) -> Option<DeviceClock> {
+    pub fn measured(readings: &[(u64, u64, u64)]) -> Option<Calibration> {
         let best =
             readings.iter().min_by_key(|(before, _, after)| after.saturating_sub(*before))?;
         let (before, device, after) = *best;
         let half = after.saturating_sub(before) / 2;
-        Some(DeviceClock { within_ns: half, ..DeviceClock::at(device, before + half) })
+        Some(Calibration { within_ns: half, ..Calibration::at(device, before + half) })
     }
 
-    /// The same clock, which counts every `ns` nanoseconds.
-    #[must_use = "the clock itself keeps its rate"]
-    pub fn with_ns_per_tick(self, ns: f64) -> DeviceClock {
-        DeviceClock { ns_per_tick: ns, ..self }
+    /// The same of a clock that counts every `ns` nanoseconds.
+    #[must_use = "the calibration itself keeps its rate"]
+    pub fn with_ns_per_tick(self, ns: f64) -> Calibration {
+        Calibration { ns_per_tick: ns, ..self }
     }
 
     /// How far the conversion may be off, in nanoseconds, at the moment it was measured.
@@ -148,13 +148,13 @@ mod tests {
     #[test]
     fn a_device_clock_takes_the_tightest_reading_and_goes_both_ways() {
         let clock =
-            DeviceClock::measured(&[(1000, 50, 9000), (20_000, 7000, 20_100), (30_000, 9, 31_000)])
+            Calibration::measured(&[(1000, 50, 9000), (20_000, 7000, 20_100), (30_000, 9, 31_000)])
                 .unwrap();
         assert_eq!(clock.within_ns(), 50);
         assert_eq!(clock.to_host(7000), 20_050);
         assert_eq!(clock.to_host(6000), 19_050);
         assert_eq!(clock.with_ns_per_tick(0.5).to_host(7100), 20_100);
-        assert_eq!(DeviceClock::measured(&[]), None);
+        assert_eq!(Calibration::measured(&[]), None);
     }
 
     #[test]

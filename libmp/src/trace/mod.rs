@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use libmp::World;
-//! use libmp::trace::{self, DeviceClock, Stamp};
+//! use libmp::trace::{self, Calibration, Stamp};
 //!
 //! # fn main() -> libmp::Result<()> {
 //! let world = World::init()?;
@@ -18,7 +18,7 @@
 //! if trace.is_on() {
 //!     // Readings of the device's clock, each between two looks at the host's.
 //!     let reading = (trace::now(), 1_000_000, trace::now());
-//!     if let Some(clock) = DeviceClock::measured(&[reading]) {
+//!     if let Some(clock) = Calibration::measured(&[reading]) {
 //!         let stamps = [Stamp::new("smooth", 1_000_100, 1_000_900)];
 //!         trace.import(trace.lane("GPU 0"), "kernel", &clock, &stamps);
 //!     }
@@ -69,7 +69,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use clock::Answer;
-pub use clock::{DeviceClock, Offset, now};
+pub use clock::{Calibration, Offset, now};
 pub(crate) use gather::{File as TraceFile, decode, gather};
 pub use json::Summary;
 use record::{Kind, Recorder};
@@ -246,7 +246,7 @@ impl Trace {
         &self,
         lane: Lane,
         category: &'static str,
-        clock: &DeviceClock,
+        clock: &Calibration,
         stamps: impl IntoIterator<Item = &'a Stamp<'a>>,
     ) {
         if !self.is_on() {
