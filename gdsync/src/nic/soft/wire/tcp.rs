@@ -649,32 +649,36 @@ mod tests {
         let bytes = payload(MAX_PAYLOAD);
         let memory = memory_of(&bytes)?;
         let answered = |psn| Frame::Send { psn, length: 0, imm: None, solicited: false };
-        // The frame, its payload, whether it is lent, and after how many bytes that is refused.
+        // The frame, its payload, whether it is lent, and whether that is refused when some of it is out.
         let sent = [
-            (answered(0), 8, false, None),
-            (answered(1), LENT - 1, false, None),
-            (answered(2), LENT, true, None),
-            (Frame::ReadData { psn: 3 }, MAX_PAYLOAD, false, None),
-            (Frame::More { psn: 4 }, MAX_PAYLOAD, true, None),
-            (answered(5), MAX_PAYLOAD, true, Some(1)),
-            (answered(6), MAX_PAYLOAD, false, None),
+            (answered(0), 8, false, false),
+            (answered(1), LENT - 1, false, false),
+            (answered(2), LENT, true, false),
+            (Frame::ReadData { psn: 3 }, MAX_PAYLOAD, false, false),
+            (Frame::More { psn: 4 }, MAX_PAYLOAD, true, false),
+            (answered(5), MAX_PAYLOAD, true, true),
+            (answered(6), MAX_PAYLOAD, false, false),
         ];
         let (mut wire, mut peer) = sender();
         for (frame, len, lent, refused) in sent {
+            let (is_full, begins) = std::sync::mpsc::channel();
             let reader = std::thread::spawn(move || {
                 let mut arrived = vec![0; HEADER + len];
-                // What fits into the socket stays there until it is seen to be full.
-                std::thread::sleep(Duration::from_millis(10));
+                begins.recv().expect("a word");
                 peer.read_exact(&mut arrived).expect("a frame");
                 (peer, arrived)
             });
             wire.ready(false, true);
             wire.behind_lent = None;
             wire.send(&mut outgoing(frame, &memory, len)).expect("there is room");
+            // As much as the socket takes that nobody reads.
+            push(&mut wire);
+            if refused {
+                assert!(!wire.is_flushed() && wire.large_sent > 0, "some of it is out");
+                wire.loan.refuse();
+            }
+            is_full.send(()).expect("somebody listens");
             while !wire.is_flushed() {
-                if refused.is_some_and(|after| wire.large_sent >= after) {
-                    wire.loan.refuse();
-                }
                 push(&mut wire);
             }
             let (back, arrived) = reader.join().expect("it read");
