@@ -41,26 +41,84 @@ static_assert(8 * HELD_OFFSET<16> == HELD_BYTES_ALONE, "as the host asks for");
 static_assert(8 * (HELD_OFFSET<16> + Shape<16, HELD_BLOCKS>::SIZE) == HELD_BYTES, "as the host asks for");
 static_assert(8 * (HELD_OFFSET<12> + Shape<12, HELD_BLOCKS_3>::SIZE) == HELD_BYTES_3, "as the host asks for");
 
-extern __shared__ double held_values[];
-
-// This block's number in its cluster, shared memory of another one, and a meeting of all of them behind which each sees what the
-// others have written.
+// This block's number in its cluster.
 __device__ __forceinline__ int block_of_cluster() { return blockIdx.x; }
-__device__ __forceinline__ double* of_block(double* shared, int block) {
+
+// What a cluster has: the shared memory that a launch asks for, that of another block, a meeting of all blocks behind which each sees what the
+// others have written, one of the first THREADS threads of a block, and stores to another block that are counted where they arrive. On
+// the host in tests/host/cuda.hpp.
+#ifdef __CUDACC__
+extern __shared__ double held_values[];
+__device__ __forceinline__ double* held_shared() { return held_values; }
+template <int THREADS>
+__device__ __forceinline__ void meet_first() {
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
 #if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ double* of_block(double* shared, int block) {
     return static_cast<double*>(__cluster_map_shared_rank(shared, block));
-#else
-    return shared;
-#endif
 }
 __device__ __forceinline__ void meet_cluster() {
-#if __CUDA_ARCH__ >= 900
     __cluster_barrier_arrive();
     __cluster_barrier_wait();
-#else
-    __syncthreads();
-#endif
 }
+
+// Counts of two turns, which follow each other: others may be one ahead.
+struct Arrivals {
+    static __device__ __forceinline__ unsigned here(const void* shared) { return static_cast<unsigned>(__cvta_generic_to_shared(shared)); }
+    static __device__ __forceinline__ unsigned there(const void* shared, int block) {
+        unsigned at;
+        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(here(shared)), "r"(block));
+        return at;
+    }
+    static __device__ __forceinline__ unsigned long long* counter(int turn) {
+        __shared__ unsigned long long counters[2];
+        return counters + (turn & 1);
+    }
+
+    // By one thread, before a meeting of the cluster.
+    static __device__ __forceinline__ void begin() {
+        for (int turn = 0; turn < 2; turn++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here(counter(turn))) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    // Stores where another block has what this one has at `to`.
+    static __device__ __forceinline__ void store(double* to, int block, int turn, double value) {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there(to, block)),
+                     "l"(__double_as_longlong(value)), "r"(there(counter(turn), block))
+                     : "memory");
+    }
+
+    const int turn;
+    const unsigned mine;
+
+    __device__ __forceinline__ explicit Arrivals(int turn) : turn(turn), mine(here(counter(turn))) {}
+    // By one thread: so much comes in this turn.
+    __device__ __forceinline__ void expect(unsigned bytes) const {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mine), "r"(bytes) : "memory");
+    }
+    // For all threads: it has come.
+    __device__ __forceinline__ void wait() const {
+        const unsigned parity = turn / 2 & 1;
+        asm volatile(
+            "{\n\t.reg .pred arrived;\n"
+            "WAIT:\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 arrived, [%0], %1;\n\t@!arrived bra WAIT;\n\t}" ::"r"(mine),
+            "r"(parity)
+            : "memory");
+    }
+};
+#else
+// Never launched.
+__device__ __forceinline__ double* of_block(double* shared, int) { return shared; }
+__device__ __forceinline__ void meet_cluster() {}
+struct Arrivals {
+    static __device__ __forceinline__ void begin() {}
+    static __device__ __forceinline__ void store(double*, int, int, double) {}
+    __device__ __forceinline__ explicit Arrivals(int) {}
+    __device__ __forceinline__ void expect(unsigned) const {}
+    __device__ __forceinline__ void wait() const {}
+};
+#endif
+#endif
 
 template <int N, int BLOCKS>
 struct Held : Shape<N, BLOCKS> {
@@ -73,7 +131,7 @@ struct Held : Shape<N, BLOCKS> {
     __device__ __forceinline__ explicit Held(const Level& level)
         : level(level), scale(level.scale), first(S::SPREAD ? S::PLANES * block_of_cluster() : 0) {}
 
-    __device__ __forceinline__ static double* base() { return held_values + HELD_OFFSET<N>; }
+    __device__ __forceinline__ static double* base() { return held_shared() + HELD_OFFSET<N>; }
     __device__ __forceinline__ static double* u(int turn = 0) { return base() + (turn & 1) * S::VOLUME; }
     __device__ __forceinline__ static double* beta(int axis) { return base() + (2 + axis) * S::VOLUME; }
     __device__ __forceinline__ static double* r() { return base() + 5 * S::VOLUME; }
@@ -93,7 +151,7 @@ struct Held : Shape<N, BLOCKS> {
         } else if (S::THREADS == 32) {
             __syncwarp();
         } else {
-            asm volatile("bar.sync 1, %0;" ::"n"(S::THREADS) : "memory");
+            meet_first<S::THREADS>();
         }
     }
     // And for those of all blocks.
@@ -113,61 +171,31 @@ template <class L>
 struct HeldTurns {
     int turn;  // of this launch
 
-#if __CUDA_ARCH__ >= 900
-    // Two in turn: a neighbour may be one ahead.
-    static __device__ __forceinline__ unsigned long long* counter(int turn) {
-        __shared__ unsigned long long counters[2];
-        return counters + (turn & 1);
-    }
-    static __device__ __forceinline__ unsigned here(const void* shared) { return static_cast<unsigned>(__cvta_generic_to_shared(shared)); }
-    static __device__ __forceinline__ unsigned there(const void* shared, int block) {
-        unsigned at;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(here(shared)), "r"(block));
-        return at;
-    }
     static __device__ __forceinline__ bool has_low() { return block_of_cluster() > 0; }
     static __device__ __forceinline__ bool has_high() { return block_of_cluster() < L::COUNT - 1; }
 
     // Before a meeting of the cluster.
     static __device__ __forceinline__ void begin() {
-        if (!L::SPREAD || threadIdx.x > 0) return;
-        for (int turn = 0; turn < 2; turn++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here(counter(turn))) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-
-    __device__ __forceinline__ void send_to(int block, double* to, double value) const {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there(to, block)),
-                     "l"(__double_as_longlong(value)), "r"(there(counter(turn), block))
-                     : "memory");
+        if (L::SPREAD && threadIdx.x == 0) Arrivals::begin();
     }
     // Sends what this block has at `at` of a vector. Each of its cells is sent once in a turn.
     __device__ __forceinline__ void send(double* at, double value) const {
         constexpr int SHIFT = L::PLANES * L::PLANE;
-        if (L::SPREAD && has_low()) send_to(block_of_cluster() - 1, at + SHIFT, value);
-        if (L::SPREAD && has_high()) send_to(block_of_cluster() + 1, at - SHIFT, value);
+        if (L::SPREAD && has_low()) Arrivals::store(at + SHIFT, block_of_cluster() - 1, turn, value);
+        if (L::SPREAD && has_high()) Arrivals::store(at - SHIFT, block_of_cluster() + 1, turn, value);
     }
     // Ends the turn: waits for the threads of this block, and for the neighbours' values.
     __device__ __forceinline__ void meet() {
         if (!L::SPREAD) return L::meet();
-        const unsigned mine = here(counter(turn));
+        const Arrivals arrivals(turn);
         if (threadIdx.x == 0) {
             const unsigned bytes = (has_low() + has_high()) * (L::CELLS * sizeof(double));
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mine), "r"(bytes) : "memory");
+            arrivals.expect(bytes);
         }
         L::meet();
-        const unsigned parity = turn / 2 & 1;
-        asm volatile(
-            "{\n\t.reg .pred arrived;\n"
-            "WAIT:\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 arrived, [%0], %1;\n\t@!arrived bra WAIT;\n\t}" ::"r"(mine),
-            "r"(parity)
-            : "memory");
+        arrivals.wait();
         turn++;
     }
-#else
-    static __device__ __forceinline__ void begin() {}
-    __device__ __forceinline__ void send(double*, double) const {}
-    __device__ __forceinline__ void meet() { L::meet(); }
-#endif
 };
 
 // A thread's cell: those of one colour first.

@@ -455,9 +455,10 @@ impl Gpu {
 mod tests {
     use super::super::device::{LEG_BYTES_32, LEG_BYTES_48};
     use super::super::machine::Machine;
+    use super::super::resident::HELD_BYTES;
     use super::*;
     use crate::cuda::solves::{self, Place};
-    use crate::options::{Config, Equation};
+    use crate::options::{Config, Equation, Operator};
 
     /// Solution after a call of the smoother that begins with `start`, restricted residual and norm of the residual.
     fn passes(gpu: &Gpu, start: &[f64]) -> (Vec<f64>, Vec<f64>, u64) {
@@ -517,6 +518,41 @@ mod tests {
                 solves::found(&mut gpu)
             };
             assert!(found(bytes as u32) == found(0), "{box_dim} {equation:?}");
+        }
+    }
+
+    #[test]
+    fn levels_held_in_shared_memory_find_the_bits_of_those_in_memory() {
+        // Of 2ⁿ cells by a cluster and by one block, and of 3 · 2ⁿ, in boxes so small that ghosts come from fewer cells.
+        let clusters = (9, 0);
+        let of_three = Config { box_dim: 16, boxes_per_rank: 27, ..Config::default() };
+        let helmholtz = Config { equation: Equation::Helmholtz, ..Config::default() };
+        for (config, compute, name) in [
+            (Config::default(), clusters, "hpgmg_fv4_held"),
+            (helmholtz, (8, 0), "hpgmg_fv4_held_alone"),
+            (
+                Config { smoother: Smoother::Chebyshev, ..of_three.clone() },
+                clusters,
+                "hpgmg_fv4_held_3",
+            ),
+            (
+                Config { smoother: Smoother::L1Jacobi, ..Config::default() },
+                clusters,
+                "hpgmg_fv4_held",
+            ),
+            (Config { operator: Operator::Fv2, ..of_three }, clusters, "hpgmg_fv2_held_3"),
+        ] {
+            let config = Config { box_dim: 16, ..config };
+            let found = |shared_memory, name| {
+                let (shared, cut) = (solves::shared(&config), Default::default());
+                let machine = Machine { shared_memory, compute, ..Machine::host() };
+                let mut gpu = Gpu::on(shared, machine, None, cut, solves::LIMIT).unwrap();
+                assert_eq!(gpu.coarsest.kernel.name(), name);
+                solves::found(&mut gpu)
+            };
+            let resident =
+                if name.contains("fv2") { "hpgmg_fv2_resident" } else { "hpgmg_fv4_resident" };
+            assert!(found(HELD_BYTES as u32, name) == found(0, resident), "{name}");
         }
     }
 

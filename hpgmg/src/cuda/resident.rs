@@ -120,7 +120,7 @@ const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
 pub(super) struct Coarsest {
     /// The first of them.
     pub first: usize,
-    kernel: Kernel,
+    pub kernel: Kernel,
     dims: Dims,
 }
 

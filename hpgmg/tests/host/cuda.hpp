@@ -88,6 +88,9 @@ struct Block {
     void* argument = nullptr;
     // Where the kernel asks for it, of blocks that run together; no number before the block has written there.
     std::vector<double> shared;
+    // The first threads of it that meet by themselves, and bytes from others of a cluster, by the parity of turns.
+    Meeting first;
+    std::uint64_t arrived[2] = {}, expected[2] = {};
 };
 
 // The block that this thread plays; a pointer, as what has a constructor would be looked for by a call wherever it is named.
@@ -201,6 +204,22 @@ inline void let_others_go_on() {
     change(fiber.at, block->caller);
 }
 
+// Blocks that run together, and how many of them have come to their meeting.
+inline thread_local std::vector<Block>* together = nullptr;
+inline thread_local unsigned blocks_here, blocks_met;
+
+// For all threads: waits for all blocks.
+inline void meet_blocks() {
+    const unsigned before = blocks_met;
+    meet(block->all);
+    if (block->current == 0 && ++blocks_here == together->size()) {
+        blocks_here = 0;
+        ++blocks_met;
+    }
+    meet(block->all);
+    while (blocks_met == before) let_others_go_on();
+}
+
 // A block of the grid `dims`, with all of its threads at their beginning.
 inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block& shared, void (*call)(void*), void* argument) {
     const unsigned threads = dims.threads();
@@ -236,6 +255,8 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument, bool toge
     mp::host::fibers = [] { meet(block->all); };
     if (together) {
         std::vector<Block> all(blocks);
+        emulated::together = &all;
+        blocks_here = blocks_met = 0;
         std::vector<std::unique_ptr<mp::host::Block>> votes;
         for (unsigned number = 0; number < blocks; ++number) {
             votes.push_back(std::make_unique<mp::host::Block>(dims.threads()));
@@ -346,12 +367,46 @@ namespace hpgmg {
 inline void copy_one(double* shared, const double* global) { *shared = *global; }
 inline void copy_two(double* shared, const double* global) { std::memcpy(shared, global, 16); }
 inline void copied() {}
+inline void started() {}
+inline void copied_before_last() {}
 inline void let_others_go_on() { emulated::let_others_go_on(); }
+}  // namespace hpgmg
+namespace hpgmg {
+// All that a block may have.
+inline double* held_shared() { return emulated::blocks_shared(232448 / sizeof(double)); }
+template <int THREADS>
+void meet_first() {
+    emulated::block->first.live = THREADS;
+    emulated::meet(emulated::block->first);
+}
+inline double* of_block(double* shared, int number) {
+    return (*emulated::together)[number].shared.data() + (shared - emulated::block->shared.data());
+}
+inline void meet_cluster() { emulated::meet_blocks(); }
+struct Arrivals {
+    static void begin() {}
+    static void store(double* to, int number, int turn, double value) {
+        *of_block(to, number) = value;
+        (*emulated::together)[number].arrived[turn & 1] += sizeof value;
+    }
+
+    const int turn;
+
+    explicit Arrivals(int turn) : turn(turn) {}
+    void expect(unsigned bytes) const { emulated::block->expected[turn & 1] += bytes; }
+    void wait() const {
+        while (emulated::block->arrived[turn & 1] < emulated::block->expected[turn & 1]) emulated::let_others_go_on();
+    }
+};
 }  // namespace hpgmg
 #define HPGMG_BLOCKS_SHARED(name) double* const name = emulated::blocks_shared(S::BYTES / sizeof(double))
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned by) {
     return emulated::of_lane(value, emulated::lane() + by);
+}
+template <class T>
+T __shfl_sync(unsigned, T value, unsigned from) {
+    return emulated::of_lane(value, from % 32);
 }
 template <class T>
 T __shfl_up_sync(unsigned, T value, unsigned by) {

@@ -5,6 +5,7 @@
 #include "grid.cu"
 #include "slab.cu"
 #include "resident.cu"
+#include "held.cu"
 #include "leg.cu"
 #include "sweep.cu"
 #include "residual.cu"
@@ -59,6 +60,13 @@ ON_HOST(hpgmg_fv4_wrapped_resident)
 ON_HOST(hpgmg_fv2_wrapped_resident)
 ON_HOST(hpgmg_p7_wrapped_resident)
 ON_HOST(hpgmg_p27_wrapped_resident)
+
+#define HELD_ON_HOST(name)          \
+    TOGETHER_ON_HOST(name##_held)   \
+    ON_HOST(name##_held_alone)      \
+    TOGETHER_ON_HOST(name##_held_3)
+HELD_ON_HOST(hpgmg_fv4)
+HELD_ON_HOST(hpgmg_fv2)
 
 #define TILES_ON_HOST(name, tiled)          \
     ON_HOST(name##_sweep)                  \
