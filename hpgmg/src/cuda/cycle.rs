@@ -525,7 +525,7 @@ mod tests {
     fn levels_held_in_shared_memory_find_the_bits_of_those_in_memory() {
         // Of 2ⁿ cells by a cluster and by one block, and of 3 · 2ⁿ, in boxes so small that ghosts come from fewer cells.
         let clusters = (9, 0);
-        let of_three = Config { box_dim: 16, boxes_per_rank: 27, ..Config::default() };
+        let of_three = Config { boxes_per_rank: 27, ..Config::default() };
         let helmholtz = Config { equation: Equation::Helmholtz, ..Config::default() };
         for (config, compute, name) in [
             (Config::default(), clusters, "hpgmg_fv4_held"),

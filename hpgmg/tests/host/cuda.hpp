@@ -370,8 +370,7 @@ inline void copied() {}
 inline void started() {}
 inline void copied_before_last() {}
 inline void let_others_go_on() { emulated::let_others_go_on(); }
-}  // namespace hpgmg
-namespace hpgmg {
+
 // All that a block may have.
 inline double* held_shared() { return emulated::blocks_shared(232448 / sizeof(double)); }
 template <int THREADS>
