@@ -1,5 +1,5 @@
 // The coarsest levels in one launch of one cluster, or where there are no clusters of one block, in shared memory: steps of a cycle
-// (src/cycle.rs) over levels of 16, 8, 4 and 2 cells a side, or of 12, 6 and 3. What other hierarchies need is in resident.cu.
+// (src/cycle.rs) over levels of 16, 8, 4 and 2 cells a side, of fv2 also 1, or of 12, 6 and 3. What other hierarchies need is in resident.cu.
 #include "held.cuh"
 
 namespace hpgmg {
@@ -94,9 +94,10 @@ __device__ __forceinline__ void held(const Resident& r) {
         using namespace hpgmg;                                                                              \
         held<OPERATOR, __VA_ARGS__>(r);                                                                     \
     }
-#define HPGMG_HELD_OPERATOR(name, OPERATOR)                                                                 \
-    HPGMG_HELD(name##_held, OPERATOR, HPGMG_CLUSTER(hpgmg::HELD_BLOCKS), Held<16, HELD_BLOCKS>, Held<8, 1>, Held<4, 1>, Held<2, 1>) \
-    HPGMG_HELD(name##_held_alone, OPERATOR, , Held<8, 1>, Held<4, 1>, Held<2, 1>)                           \
+// With the levels of 2^n cells that are one block's.
+#define HPGMG_HELD_OPERATOR(name, OPERATOR, ...)                                                            \
+    HPGMG_HELD(name##_held, OPERATOR, HPGMG_CLUSTER(hpgmg::HELD_BLOCKS), Held<16, HELD_BLOCKS>, __VA_ARGS__) \
+    HPGMG_HELD(name##_held_alone, OPERATOR, , __VA_ARGS__)                                                  \
     HPGMG_HELD(name##_held_3, OPERATOR, HPGMG_CLUSTER(hpgmg::HELD_BLOCKS_3), Held<12, HELD_BLOCKS_3>, Held<6, 1>, Held<3, 1>)
-HPGMG_HELD_OPERATOR(fv4, FV4)
-HPGMG_HELD_OPERATOR(fv2, FV2)
+HPGMG_HELD_OPERATOR(fv4, FV4, Held<8, 1>, Held<4, 1>, Held<2, 1>)
+HPGMG_HELD_OPERATOR(fv2, FV2, Held<8, 1>, Held<4, 1>, Held<2, 1>, Held<1, 1>)

@@ -1,4 +1,4 @@
-// Levels of 16, 8, 4 and 2 cells a side, or of 12, 6 and 3, that stay in shared memory through all steps of a launch. A block has the levels
+// Levels of 16, 8, 4, 2 and 1 cells a side, or of 12, 6 and 3, that stay in shared memory through all steps of a launch. A block has the levels
 // of 8 cells and fewer; the largest is cut into pairs of planes over the blocks of a cluster, each with copies of the two planes next to
 // its own, which the neighbours write. Rows are not halved by colour here: places around a cell are at constant
 // distances, and with their two ghosts at either end no two lanes of a warp that updates a colour want the same bank.
@@ -25,8 +25,8 @@ struct Shape {
     static constexpr int LARGER = CELLS > 6 * N * (N + 2) ? CELLS : 6 * N * (N + 2);
     static constexpr int THREADS = SPREAD ? RESIDENT_THREADS : N < 4 ? 32 : (LARGER + 31) / 32 * 32;
     // Doubles of shared memory: u twice, the coefficients, of its cells the right-hand side and the weights of the smoother, and those of
-    // cells in the ghosts of either layer.
-    static constexpr int SIZE = 5 * VOLUME + 2 * CELLS + 8;
+    // cells in the ghosts of either layer. A multiple of eight: from where the next level then begins, places are found in fewer instructions.
+    static constexpr int SIZE = (5 * VOLUME + 2 * CELLS + 8 + 7) / 8 * 8;
     static_assert(CELLS <= RESIDENT_THREADS, "a thread a cell");
 };
 
@@ -37,6 +37,11 @@ template <>
 constexpr int HELD_OFFSET<2> = 0;
 template <>
 constexpr int HELD_OFFSET<3> = 0;
+// The level of one cell, which fv4 does not have, lies behind the others of one block: these are where they would be without it.
+template <>
+constexpr int HELD_OFFSET<1> = HELD_OFFSET<8> + Shape<8, 1>::SIZE;
+template <>
+constexpr int HELD_OFFSET<16> = HELD_OFFSET<1> + Shape<1, 1>::SIZE;
 static_assert(8 * HELD_OFFSET<16> == HELD_BYTES_ALONE, "as the host asks for");
 static_assert(8 * (HELD_OFFSET<16> + Shape<16, HELD_BLOCKS>::SIZE) == HELD_BYTES, "as the host asks for");
 static_assert(8 * (HELD_OFFSET<12> + Shape<12, HELD_BLOCKS_3>::SIZE) == HELD_BYTES_3, "as the host asks for");
@@ -198,14 +203,16 @@ struct HeldTurns {
     }
 };
 
-// A thread's cell: those of one colour first.
+// A thread's cell.
 template <class L>
 struct HeldCell {
     int i, j, k, colour;
     int own, compact;  // in vectors of shared memory, with ghosts and without
     bool has;
 
+    // Of a level that is smoothed: those of one colour first.
     __device__ __forceinline__ explicit HeldCell(const L& held) {
+        static_assert(L::n % 2 == 0, "as many cells of each colour");
         constexpr int N = L::n, HALF = L::CELLS / 2;
         const int cell = threadIdx.x % HALF;
         has = threadIdx.x < L::CELLS;
@@ -215,6 +222,14 @@ struct HeldCell {
         i = 2 * (cell % (N / 2)) + ((colour + j + k) & 1);
         own = held.at(i, j, k);
         compact = held.cell(i, j, k);
+    }
+    // Of the level that is solved, which one block has: number `compact`.
+    __device__ __forceinline__ HeldCell(const L& held, int compact) : compact(compact) {
+        constexpr int N = L::n;
+        has = threadIdx.x < L::CELLS;
+        i = compact % N, j = compact / N % N, k = compact / (N * N);
+        colour = (i + j + k) & 1;
+        own = held.at(i, j, k);
     }
 };
 
@@ -248,7 +263,7 @@ struct HeldGhosts {
     static constexpr int EDGES = OPERATOR == FV4 ? COLUMNS + 4 * N * (L::SPREAD ? 1 : 2) : 0;
     static constexpr int TURNS = (COUNT + L::THREADS - 1) / L::THREADS, EDGE_TURNS = (EDGES + L::THREADS - 1) / L::THREADS;
     // Cells that the rule of the operator may read.
-    static constexpr int USED = OPERATOR == FV4 && N >= 4 ? 4 : 2;
+    static constexpr int USED = OPERATOR == FV4 && N >= 4 ? 4 : N >= 2 ? 2 : 1;
 
     HeldGhost ghosts[TURNS], edges[EDGE_TURNS + 1];
 
@@ -518,17 +533,15 @@ __device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, b
     }
 }
 
-// BiCGStab of krylov/bicgstab.rs for 8 or 27 cells, by one warp: a lane has a cell, its values in registers, and what lanes are left have the first
-// ones again.
+// BiCGStab of krylov/bicgstab.rs for 1, 8 or 27 cells, by one warp: a lane has a cell, its values in registers, and what lanes are left have
+// the first ones again.
 template <int OPERATOR, class L>
 __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     constexpr int N = L::n, CELLS = L::CELLS;
     static_assert(L::THREADS == 32 && CELLS <= 32, "of one warp");
     const L held(r.levels[l]);
-    const int lane = threadIdx.x, number = lane % CELLS, i = number % N, j = number / N % N, k = number / (N * N);
-    HeldCell<L> cell(held);
-    cell.i = i, cell.j = j, cell.k = k;
-    cell.own = held.at(i, j, k);
+    const HeldCell<L> cell(held, threadIdx.x % CELLS);
+    const int i = cell.i, number = cell.compact;
     const HeldGhosts<OPERATOR, L> ghosts(held);
     const HeldRow<OPERATOR, L> row(held, cell);
     const double diagonal = L::weights()[number], rhs = L::r()[number];
@@ -536,7 +549,7 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     // A v.
     auto applied = [&](double v) {
         __syncwarp();
-        if (lane < CELLS) operand[cell.own] = v;
+        if (cell.has) operand[cell.own] = v;
         __syncwarp();
         ghosts.fill(operand);
         return row.apply(held, operand);
@@ -545,6 +558,8 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     auto dot = [&](double x, double y) {
         const double mine = x * y;
         double sums = 0.0, sum = 0.0;
+        // A row is a cell, and the only one.
+        if (N == 1) return sum + mine;
         if (N == 2) {
             const double beside = __shfl_xor_sync(~0u, mine, 1);
             sums = (0.0 + (i ? beside : mine)) + (i ? mine : beside);
@@ -559,7 +574,7 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     auto norm = [&](double x) {
         unsigned long long largest = bits(x);
 #pragma unroll
-        for (int step = N == 2 ? 4 : 16; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
+        for (int step = N > 2 ? 16 : CELLS / 2; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
         return __longlong_as_double(largest);
     };
     auto solve = [&](double& x) {
@@ -597,8 +612,8 @@ __device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
     double x = zero ? 0.0 : operand[cell.own];
     const int iterations = solve(x);
     __syncwarp();
-    if (lane < CELLS) operand[cell.own] = x;
-    if (lane == 0) *r.iterations += iterations;
+    if (cell.has) operand[cell.own] = x;
+    if (threadIdx.x == 0) *r.iterations += iterations;
 }
 
 // Calls f(i, j, plane) for every cell of so many planes of SIDE x SIDE: a thread has the same place in each of its planes.

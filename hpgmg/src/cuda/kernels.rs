@@ -214,12 +214,8 @@ const SLAB_COLUMNS: &ColumnNames = &columns!("_slab");
 /// instructions.
 const SIZED: &[(i32, &str)] = &[(16, "hpgmg_fv4_gsrb_16")];
 
-/// The kernels that hold the coarsest levels: cells a side of the largest and of the least, blocks, and bytes of shared memory of each.
-const HELD: [[i32; 4]; 3] = [
-    [HELD_DIM, 2, HELD_BLOCKS, HELD_BYTES],
-    [HELD_DIM / 2, 2, 1, HELD_BYTES_ALONE],
-    [HELD_DIM_3, 3, HELD_BLOCKS_3, HELD_BYTES_3],
-];
+/// Kernels that hold the coarsest levels: name, cells a side of the largest and of the least, blocks, and bytes of shared memory of each.
+type InShared = &'static [(&'static str, [i32; 4])];
 
 /// What [`OneLeg::load`] is told of kernels.
 type Legs = &'static [(i32, &'static str, [i32; 3])];
@@ -274,29 +270,36 @@ impl Names {
         }
     }
 
-    /// The kernel of the coarsest levels, and those of [`HELD`] that have them in shared memory, which the benchmark's operators have.
-    fn coarsest(
-        operator: Operator,
-        boundary: Boundary,
-    ) -> (&'static str, Option<[&'static str; HELD.len()]>) {
+    /// The kernel of the coarsest levels, and those that have them in shared memory, which the finite-volume operators have.
+    fn coarsest(operator: Operator, boundary: Boundary) -> (&'static str, InShared) {
+        // Where 2ⁿ cells end in levels of `$least`.
         macro_rules! held {
-            ($operator:literal) => {
-                Some([
-                    concat!("hpgmg_", $operator, "_held"),
-                    concat!("hpgmg_", $operator, "_held_alone"),
-                    concat!("hpgmg_", $operator, "_held_3"),
-                ])
+            ($operator:literal, $least:literal) => {
+                &[
+                    (
+                        concat!("hpgmg_", $operator, "_held"),
+                        [HELD_DIM, $least, HELD_BLOCKS, HELD_BYTES],
+                    ),
+                    (
+                        concat!("hpgmg_", $operator, "_held_alone"),
+                        [HELD_DIM / 2, $least, 1, HELD_BYTES_ALONE],
+                    ),
+                    (
+                        concat!("hpgmg_", $operator, "_held_3"),
+                        [HELD_DIM_3, 3, HELD_BLOCKS_3, HELD_BYTES_3],
+                    ),
+                ]
             };
         }
         match (operator, boundary) {
-            (Operator::Fv4, Boundary::Dirichlet) => ("hpgmg_fv4_resident", held!("fv4")),
-            (Operator::Fv2, Boundary::Dirichlet) => ("hpgmg_fv2_resident", held!("fv2")),
-            (Operator::P7, Boundary::Dirichlet) => ("hpgmg_p7_resident", None),
-            (Operator::P27, Boundary::Dirichlet) => ("hpgmg_p27_resident", None),
-            (Operator::Fv4, Boundary::Periodic) => ("hpgmg_fv4_wrapped_resident", None),
-            (Operator::Fv2, Boundary::Periodic) => ("hpgmg_fv2_wrapped_resident", None),
-            (Operator::P7, Boundary::Periodic) => ("hpgmg_p7_wrapped_resident", None),
-            (Operator::P27, Boundary::Periodic) => ("hpgmg_p27_wrapped_resident", None),
+            (Operator::Fv4, Boundary::Dirichlet) => ("hpgmg_fv4_resident", held!("fv4", 2)),
+            (Operator::Fv2, Boundary::Dirichlet) => ("hpgmg_fv2_resident", held!("fv2", 1)),
+            (Operator::P7, Boundary::Dirichlet) => ("hpgmg_p7_resident", &[]),
+            (Operator::P27, Boundary::Dirichlet) => ("hpgmg_p27_resident", &[]),
+            (Operator::Fv4, Boundary::Periodic) => ("hpgmg_fv4_wrapped_resident", &[]),
+            (Operator::Fv2, Boundary::Periodic) => ("hpgmg_fv2_wrapped_resident", &[]),
+            (Operator::P7, Boundary::Periodic) => ("hpgmg_p7_wrapped_resident", &[]),
+            (Operator::P27, Boundary::Periodic) => ("hpgmg_p27_wrapped_resident", &[]),
         }
     }
 
@@ -390,17 +393,16 @@ impl Kernels {
             .chain(boxes.all())
             .chain(COMMON)
             .chain([resident])
-            .chain(in_shared.into_iter().flatten())
+            .chain(in_shared.iter().map(|held| held.0))
             .chain(legs.iter().map(|leg| leg.1))
             .chain(fast.then(tiles::names).into_iter().flatten())
             .collect();
         let code = machine.load(&all)?;
         let [restrict, norm, tell, copy, of_rows, of_boxes, mean] = COMMON;
-        let held = in_shared.into_iter().flatten().zip(HELD);
-        let held = held.filter(|&(_, [.., blocks, bytes])| {
+        let held = in_shared.iter().filter(|&&(_, [.., blocks, bytes])| {
             bytes as u32 <= machine.shared_memory && (blocks == 1 || machine.compute >= CLUSTERS)
         });
-        let held = held.map(|(name, [most, least, blocks, bytes])| {
+        let held = held.map(|&(name, [most, least, blocks, bytes])| {
             let kernel = code.kernel_with_shared(name, bytes as u32)?;
             let dims = Dims::linear(blocks as u32, RESIDENT_THREADS as u32);
             let dims = Dims { shared: bytes as u32, ..dims };
