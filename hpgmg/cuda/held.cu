@@ -82,14 +82,15 @@ __device__ __forceinline__ void held(const Resident& r) {
 
 }  // namespace hpgmg
 
-// By a cluster: the first level is cut over its blocks.
+// By a cluster: the first level is cut over its blocks. None shares a multiprocessor with another, so that it may use all registers there: for
+// two the compiler would spill some.
 #if __CUDA_ARCH__ >= 900
 #define HPGMG_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
 #else
 #define HPGMG_CLUSTER(blocks)
 #endif
 #define HPGMG_HELD(name, OPERATOR, CLUSTER, ...)                                                            \
-    extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) CLUSTER                           \
+    extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS, 1) CLUSTER                        \
         hpgmg_##name(const __grid_constant__ hpgmg::Resident r) {                                           \
         using namespace hpgmg;                                                                              \
         held<OPERATOR, __VA_ARGS__>(r);                                                                     \
