@@ -32,6 +32,7 @@
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("gdsync runs on x86-64 and aarch64; this architecture has not been tried");
 
+mod blocks;
 mod cuda;
 mod deadline;
 mod device;
@@ -48,12 +49,14 @@ pub mod opencl;
 pub mod path;
 pub mod peer;
 pub mod process;
+mod report;
 mod room;
 mod stream;
 pub mod verbs;
 mod watchdog;
 pub mod wqe;
 
+pub use blocks::BlockSignals;
 pub use cuda::capabilities::Capabilities;
 pub use cuda::capture::Guest;
 pub use cuda::device::CudaDevice;

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use mp_kernels::QueuePair as DeviceQueuePair;
+use mp_kernels::{QueuePair as DeviceQueuePair, WaitBounds};
 
+use crate::blocks::BlockSignals;
 use crate::cuda::graph::CudaGraph;
 use crate::cuda::kernel::Kernel;
 use crate::cuda::stream::CudaStream;
@@ -403,10 +404,7 @@ impl Stream {
                 executor.enqueue(std::iter::once(op), |number| self.watch_wait(number, target))
             }
             Inner::Cuda(stream) => {
-                let abort = self
-                    .watch
-                    .as_ref()
-                    .map_or(Ok(0), |(watchdog, _)| watchdog.bound(&self.device))?;
+                let abort = self.abort()?;
                 if stream.is_capturing() {
                     stream.capture_target(target);
                     return stream.wait_signal(word, until, timeout, abort, |_| Ok(()));
@@ -416,6 +414,31 @@ impl Stream {
                 })
             }
         }
+    }
+
+    /// What aborts waits of kernels on the stream; 0: nothing does.
+    fn abort(&self) -> Result<u64> {
+        self.watch.as_ref().map_or(Ok(0), |(watchdog, _)| watchdog.bound(&self.device))
+    }
+
+    /// Signals for kernels whose blocks meet (`mp/meeting.cuh`): of launches of `blocks` blocks each by
+    /// [`launch_together`](Self::launch_together), which follow one another on this stream. A meeting fails when the watchdog aborts, or
+    /// when a block has not come after `timeout`: [`Stream::synchronize`] reports it from then on, and the signals serve no more launches.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn block_signals(&self, blocks: usize, timeout: Duration) -> Result<BlockSignals> {
+        let signals = self.device.alloc::<u64>(blocks)?;
+        signals.write(&vec![0; blocks])?;
+        let report = match &self.inner {
+            Inner::Host(executor) => executor.shared().report.address(),
+            Inner::Cuda(stream) => stream.report.address(),
+        };
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let bounds = WaitBounds { abort: self.abort()?, timeout_ns };
+        let address = if blocks == 0 { 0 } else { signals.word(0)?.device_address()? };
+        let handle = mp_kernels::BlockSignals { signals: address, bounds, report };
+        Ok(BlockSignals { signals, handle })
     }
 
     /// Launches a kernel: on a CUDA stream one of a [`Module`](crate::Module), on a host stream one that [`Kernel::host`] made,

@@ -214,16 +214,16 @@ struct Leg {
     std::int32_t restrict;
     // Keeps the size a multiple of 8; ignored.
     std::int32_t reserved;
-    // Of each block, how often it has met others in all launches so far.
-    Counter meetings;
+    // What its blocks meet by, in `cuda/types.cuh` an `mp::BlockSignals`.
+    BlockSignals signals;
 };
-static_assert(sizeof(Leg) == 32 && alignof(Leg) == 8);
+static_assert(sizeof(Leg) == 56 && alignof(Leg) == 8);
 static_assert(offsetof(Leg, rhs) == 0);
 static_assert(offsetof(Leg, correct) == 8);
 static_assert(offsetof(Leg, zero) == 12);
 static_assert(offsetof(Leg, restrict) == 16);
 static_assert(offsetof(Leg, reserved) == 20);
-static_assert(offsetof(Leg, meetings) == 24);
+static_assert(offsetof(Leg, signals) == 24);
 
 // The part of a level that a launch works on: along i in what a thread has of a row.
 struct Extent {

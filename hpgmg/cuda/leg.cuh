@@ -8,16 +8,12 @@
 #include "column.cuh"
 #include "transfer.cuh"
 
-// The shared memory that a launch asks for, of blocks that run together. On the host in tests/host/cuda.hpp, as is what lets others of them go on.
+// The shared memory that a launch asks for, of blocks that run together. On the host in tests/host/cuda.hpp.
 #ifdef __CUDACC__
 #define HPGMG_BLOCKS_SHARED(name) extern __shared__ double name[]
 #endif
 
 namespace hpgmg {
-
-#ifdef __CUDACC__
-__device__ __forceinline__ void let_others_go_on() {}
-#endif
 
 // The rows and planes of a block of a level of N cells a side, with ghosts, as a level of its own: rows in halves by colour.
 template <int N, int ROWS_, int PLANES_, int THREADS_>
@@ -117,25 +113,16 @@ struct Share {
     }
 };
 
-// Meetings of the blocks around each other: of those whose rows and planes border on one another.
+// The blocks whose rows and planes border on this one's, and this one.
 template <class S>
-struct Meetings {
-    Counter counters;  // of each block: how often it has come
-    std::uint64_t number;
-
-    __device__ __forceinline__ explicit Meetings(Counter counters)
-        : counters(counters), number(mp::load(counters + blockIdx.x, mp::relaxed, mp::gpu)) {}
-
-    // For all threads. What the blocks around have stored before is visible; what is loaded after it has to come from beyond the multiprocessor.
-    __device__ __forceinline__ void meet() {
+struct BlocksAround {
+    static constexpr unsigned COUNT = 9;
+    __device__ __forceinline__ unsigned operator()(unsigned n) const {
         constexpr int ROWS = S::n / S::ROWS, PLANES = S::n / S::PLANES;
-        const int row = static_cast<int>(blockIdx.x) % ROWS + static_cast<int>(threadIdx.x) % 3 - 1;
-        const int plane = static_cast<int>(blockIdx.x) / ROWS + static_cast<int>(threadIdx.x) / 3 - 1;
-        const bool waits = threadIdx.x < 9 && row >= 0 && row < ROWS && plane >= 0 && plane < PLANES;
-        number++;
-        __syncthreads();
-        if (threadIdx.x == 0) mp::store(counters + blockIdx.x, number, mp::release, mp::gpu);
-        while (mp::block_any(waits && mp::load(counters + row + ROWS * plane, mp::acquire, mp::gpu) < number)) let_others_go_on();
+        const int row = static_cast<int>(blockIdx.x) % ROWS + static_cast<int>(n) % 3 - 1;
+        const int plane = static_cast<int>(blockIdx.x) / ROWS + static_cast<int>(n) / 3 - 1;
+        const bool has = row >= 0 && row < ROWS && plane >= 0 && plane < PLANES;
+        return has ? row + ROWS * plane : S::BLOCKS;
     }
 };
 
@@ -168,7 +155,7 @@ struct LegPair {
 template <class S>
 __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& coarse, const Leg& leg) {
     HPGMG_BLOCKS_SHARED(values);
-    Meetings<S> blocks(leg.meetings);
+    mp::Meetings meetings(leg.signals, BlocksAround<S>::COUNT, BlocksAround<S>{});
     const S share(level);
     double *const x = values, *const beta = values + S::VOLUME;
     if (leg.zero) {
@@ -216,7 +203,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
                 store(first, i, fine_j, fine_k, colour, value);
             }
         }
-        blocks.meet();
+        if (!meetings.meet()) return;
         share.fetch(x, first, 0);
         share.fetch(x, first, 1);
         first = level.u;
@@ -225,7 +212,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         const int colour = sweep & 1;
         const bool from_zero = leg.zero && sweep == 0;
         if (sweep > 0) {
-            blocks.meet();
+            if (!meetings.meet()) return;
             share.fetch(x, sweep == 1 ? first : level.u, 1 - colour);
         }
         share.complete(x, sweep > 0 || leg.correct);
@@ -251,7 +238,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         }
     }
     if (!leg.restrict) return;
-    blocks.meet();
+    if (!meetings.meet()) return;
     share.fetch(x, level.u, 1);
     share.complete(x, true);
     double sums[S::EACH];

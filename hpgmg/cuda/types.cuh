@@ -7,6 +7,7 @@ namespace hpgmg {
 using Values = double*;
 using ReadOnly = const double*;
 using Counter = std::uint64_t*;
+using BlockSignals = mp::BlockSignals;
 using Turns = mp::Exchange<2>;
 using TurnsAround = mp::Exchange<26>;
 

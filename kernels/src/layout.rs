@@ -279,6 +279,16 @@ shared_structs! {
         pub waited_ns: u64,
     }
 
+    /// What the blocks of a launch meet by: see `mp/meeting.cuh`.
+    pub struct BlockSignals {
+        /// Address of the signals, in the GPU's memory: of each block how often it has come, zero before the first launch.
+        pub signals: u64,
+        /// What ends a wait.
+        pub bounds: WaitBounds,
+        /// Address of the `WaitReport` of meetings that failed.
+        pub report: u64,
+    }
+
     /// One end of a pair of prepared operations, as a kernel works with it: addresses as its GPU sees them. Which end it is
     /// says the struct around it. Constant between starts.
     pub struct Message {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use mp_kernels::{Comparison, QueuePair, WaitBounds, WaitReport};
+use mp_kernels::{Comparison, QueuePair, WaitBounds};
 
 use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
@@ -24,10 +24,11 @@ use crate::error::{Error, Result};
 use crate::event::CudaEvent;
 use crate::launch::{Arg, Dims};
 use crate::memop::{MAX_BATCH, MemOp, Until};
+use crate::memory::Buffer;
 use crate::memory::allocation::Allocation;
 use crate::memory::rows::Rows;
 use crate::memory::word::Word64;
-use crate::memory::{Buffer, Space};
+use crate::report::Report;
 use crate::room::WhenFull;
 use crate::watchdog::target::Target;
 
@@ -63,8 +64,8 @@ pub(crate) struct CudaStream {
     /// Of an adopted stream: the capture that its owner began, when it was last seen.
     others: Mutex<Option<Others>>,
     marks: Mutex<Marks<sys::CUevent>>,
-    /// Where a waiting kernel that gives up writes why; first failure wins.
-    report: Buffer<u64>,
+    /// Where a waiting kernel that gives up writes why.
+    pub(crate) report: Report,
     failure: Arc<Mutex<Option<Error>>>,
     when_full: OnceLock<WhenFull>,
 }
@@ -105,11 +106,7 @@ impl CudaStream {
         name: String,
         adopted: Option<sys::CUstream>,
     ) -> Result<CudaStream> {
-        let report = Buffer::new(
-            &crate::Device::Cuda(device.clone()),
-            Space::Pinned,
-            size_of::<WaitReport>() / 8,
-        )?;
+        let report = Report::new(&crate::Device::Cuda(device.clone()))?;
         device.bind()?;
         let mut events = Vec::with_capacity(MARKS);
         for _ in 0..MARKS {
@@ -311,17 +308,7 @@ impl CudaStream {
         if let Some(error) = lock(&self.failure).clone() {
             return Some(error);
         }
-        let slot = self.report.host_address()?.cast::<WaitReport>();
-        // SAFETY: pinned host memory of that size and alignment; kernels write it before they end, and the status
-        // last. Any bit pattern is a valid report.
-        let report = unsafe { slot.as_ptr().read_volatile() };
-        (report.status != 0).then(|| Error::WaitFailed {
-            what: self.name.clone(),
-            status: if report.status == 1 { "aborted" } else { "timed out" },
-            expected: report.expected,
-            seen: report.seen,
-            waited: Duration::from_nanos(report.waited_ns),
-        })
+        self.report.failure(&self.name)
     }
 
     /// Enqueues memory operations, at most [`MAX_BATCH`] in one driver call.
@@ -487,7 +474,7 @@ impl CudaStream {
         let kernel = self.device.kernel("mp_ring")?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let bounds = WaitBounds { abort: 0, timeout_ns };
-        let report = self.report.device_address().unwrap_or(0);
+        let report = self.report.address();
         let args = [
             Arg::new(queue),
             Arg::new(&blocks.start),
@@ -511,10 +498,10 @@ impl CudaStream {
         let address = word.device_address()?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let bounds = WaitBounds { abort, timeout_ns };
-        let report = self.report.device_address().unwrap_or(0);
+        let report = self.report.address();
         let (value, comparison) = (until.value(), comparison(until) as u32);
         self.hold(&[MemOp::Wait64(word, until)]);
-        self.captures(|capture| capture.owners.push(self.report.allocation().clone()));
+        self.captures(|capture| capture.owners.push(self.report.memory().clone()));
         let args = [
             Arg::new(&address),
             Arg::new(&value),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::cuda::device::lock;
 use crate::deadline::Deadline;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::HostEvent;
 use crate::memop::Until;
@@ -19,6 +20,7 @@ use crate::memory::Buffer;
 use crate::memory::copy::{copy_bytes, fill_bytes};
 use crate::memory::rows::Rows;
 use crate::memory::word::{Word32, Word64};
+use crate::report::Report;
 use crate::room::WhenFull;
 
 /// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after a while.
@@ -73,6 +75,8 @@ pub(crate) struct Shared {
     /// The abort word of the watchdog, not the watchdog: that knows its streams, which would be a circle.
     abort: Option<Word64>,
     failure: Mutex<Option<Error>>,
+    /// Where kernels write why they gave up a wait.
+    pub report: Report,
 }
 
 #[derive(Default)]
@@ -94,6 +98,7 @@ impl Executor {
             released: AtomicBool::new(false),
             abort,
             failure: Mutex::default(),
+            report: Report::new(&Device::Host)?,
         });
         let worker = shared.clone();
         let thread = std::thread::Builder::new()
@@ -197,7 +202,8 @@ impl Executor {
 
     /// The first thing that went wrong on the stream.
     pub fn failure(&self) -> Option<Error> {
-        lock(&self.shared.failure).clone()
+        let failure = lock(&self.shared.failure).clone();
+        failure.or_else(|| self.shared.report.failure(&self.shared.name))
     }
 }
 

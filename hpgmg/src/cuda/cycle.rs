@@ -219,11 +219,11 @@ impl Gpu {
             zero: smooth.zero.into(),
             restrict: has(Op::RestrictResidual).into(),
             reserved: 0,
-            meetings: one.meetings.device_address().unwrap_or(0),
+            signals: one.signals.handle(),
         };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&leg)];
         self.traced(l, one.kernel.name(), || {
-            // SAFETY: the kernel's parameters; its vectors and counters live as long as `self`, whose launches follow each other.
+            // SAFETY: the kernel's parameters; its vectors and signals live as long as `self`, whose launches follow each other.
             unsafe { self.machine.launch_together(&self.stream, &one.kernel, one.dims, &args) }
         })
     }

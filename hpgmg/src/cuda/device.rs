@@ -1,7 +1,7 @@
 //! What Rust and the kernels over levels share, each declared once, here: `cuda/layout.cuh` is generated from it. What the kernel of
 //! the coarsest levels has besides is in `resident.rs`.
 
-use mp_kernels::{Exchange, shared_constants, shared_enum, shared_structs};
+use mp_kernels::{BlockSignals, Exchange, shared_constants, shared_enum, shared_structs};
 
 use crate::backend::Vector;
 use crate::boundary::Extrapolation;
@@ -179,8 +179,8 @@ shared_structs! {
         pub restrict: i32,
         /// Keeps the size a multiple of 8; ignored.
         pub reserved: i32,
-        /// Of each block, how often it has met others in all launches so far.
-        pub meetings: Counter,
+        /// What its blocks meet by, in `cuda/types.cuh` an `mp::BlockSignals`.
+        pub signals: BlockSignals,
     }
 
     /// The part of a level that a launch works on: along i in what a thread has of a row.

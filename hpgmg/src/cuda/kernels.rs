@@ -1,6 +1,8 @@
 //! The embedded GPU code and its entry points.
 
-use gdsync::{Buffer, Dims, Kernel};
+use std::time::Duration;
+
+use gdsync::{BlockSignals, Dims, Kernel, Stream};
 
 use super::device::{
     LEG_BLOCKS_24, LEG_BLOCKS_32, LEG_BLOCKS_48, LEG_BLOCKS_64, LEG_BYTES_24, LEG_BYTES_32,
@@ -110,8 +112,8 @@ pub struct OneLeg {
     n: i32,
     pub kernel: Kernel,
     pub dims: Dims,
-    /// How often its blocks have met.
-    pub meetings: Buffer<u64>,
+    /// What its blocks meet by.
+    pub signals: BlockSignals,
 }
 
 /// A kernel that has the coarsest levels in shared memory (`cuda/held.cu`).
@@ -337,7 +339,12 @@ impl Names {
 
 impl OneLeg {
     /// Those whose kernels fit the machine.
-    fn load(machine: &Machine, code: &Code, legs: Legs) -> Result<Vec<Self>, CudaError> {
+    fn load(
+        machine: &Machine,
+        code: &Code,
+        legs: Legs,
+        (stream, limit): (&Stream, Duration),
+    ) -> Result<Vec<Self>, CudaError> {
         let mut fit = Vec::new();
         for &(n, name, launch) in legs {
             let [blocks, threads, shared] = launch.map(|it| it as u32);
@@ -350,7 +357,7 @@ impl OneLeg {
                     n,
                     kernel,
                     dims: Dims { shared, ..Dims::linear(blocks, threads) },
-                    meetings: machine.counters(blocks as usize)?,
+                    signals: stream.block_signals(blocks as usize, limit)?,
                 });
             }
         }
@@ -364,14 +371,15 @@ impl Kernels {
         self.legs.iter().find(|leg| leg.n as usize == n)
     }
 
-    /// Loads the code for `operator` with `boundary`.
+    /// Loads the code for `operator` with `boundary`, whose launches follow one another on `stream` and whose blocks wait for each other at
+    /// most `limit`.
     ///
     /// # Errors
     /// [`CudaError::NotBuilt`], or what the driver says.
     pub fn load(
         machine: &Machine,
-        operator: Operator,
-        boundary: Boundary,
+        (operator, boundary): (Operator, Boundary),
+        (stream, limit): (&Stream, Duration),
     ) -> Result<Self, CudaError> {
         const COMMON: [&str; 7] = [
             "hpgmg_restrict",
@@ -412,7 +420,7 @@ impl Kernels {
             whole: whole.load(&code)?,
             slab: slab.load(&code)?,
             boxes: boxes.load(&code)?,
-            legs: OneLeg::load(machine, &code, legs)?,
+            legs: OneLeg::load(machine, &code, legs, (stream, limit))?,
             tiled: if fast { tiles::Kernels::load(machine, &code)? } else { None },
             restrict: code.kernel(restrict)?,
             norm: code.kernel(norm)?,

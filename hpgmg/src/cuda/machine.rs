@@ -61,16 +61,6 @@ impl Machine {
         Ok(memory)
     }
 
-    /// So many counters at zero.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn counters(&self, len: usize) -> Result<Buffer<u64>, CudaError> {
-        let counters = self.device.alloc::<u64>(len)?;
-        counters.write(&vec![0; len])?;
-        Ok(counters)
-    }
-
     /// The code of the kernels `names`.
     ///
     /// # Errors

@@ -157,13 +157,14 @@ impl Gpu {
                 available_mib: available >> 20,
             });
         }
-        let kernels = Kernels::load(&machine, config.operator, config.boundary)?;
+        let place = machine.device.clone();
+        let stream = place.stream()?;
+        let kernels =
+            Kernels::load(&machine, (config.operator, config.boundary), (&stream, limit))?;
         let uncut = coarse > 0 && !partition.is_cut(coarse - 1) && cpus.is_none();
         let first = coarse_levels.resident;
         let coarsest = Coarsest::new(&kernels, &dims, config.bottom, first, uncut);
         let coarse = if cpus.is_none() { coarsest.first } else { coarse };
-        let place = machine.device.clone();
-        let stream = place.stream()?;
         let mut memory = (0..count)
             .map(|l| machine.alloc(elements(l)))
             .collect::<Result<Vec<_>, CudaError>>()?;

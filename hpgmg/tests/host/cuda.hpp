@@ -1,6 +1,6 @@
 // What the kernels of hpgmg want of CUDA, on the host: one thread plays a grid, block after block, with a fiber for each thread of a
 // block; of a grid whose blocks meet, each goes on as far as it can before the next one does. Barriers, shuffles, shared memory and
-// copies into it are there, done when they are started; clusters are not.
+// copies into it are there, done when they are started, and clusters.
 // The exchange of mp/exchange.cuh works, between ranks that are threads.
 #pragma once
 
@@ -192,12 +192,8 @@ inline void begin() {
     }
 }
 
-// All threads of the block have come to where it waits for other blocks: they go on when it is its turn again.
-inline void let_others_go_on() {
-    Meeting& all = block->all;
-    const unsigned before = all.phase;
-    ++all.arrived;
-    if (!all.complete()) return wait({&all.phase, before});
+// Other blocks go on, and this thread when it is its turn again.
+[[gnu::noinline]] inline void pause() {
     Fiber& fiber = block->fibers[block->current];
     block->waits[block->current] = NOTHING;
     fiber.self = mp::host::this_thread;
@@ -216,8 +212,9 @@ inline void meet_blocks() {
         blocks_here = 0;
         ++blocks_met;
     }
+    if (block->current == 0)
+        while (blocks_met == before) mp::pause();
     meet(block->all);
-    while (blocks_met == before) let_others_go_on();
 }
 
 // A block of the grid `dims`, with all of its threads at their beginning.
@@ -226,6 +223,7 @@ inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block
     of.call = call;
     of.argument = argument;
     of.threads = threads;
+    of.current = threads - 1;
     if (of.fibers.size() < threads) of.fibers = std::vector<Fiber>(threads);
     of.waits.assign(threads, NOTHING);
     of.all = {threads};
@@ -243,7 +241,6 @@ inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block
 [[gnu::noinline]] inline void play(Block& of, const Dims& dims, unsigned number) {
     block = &of;
     block_index = {number % dims.grid.x, number / dims.grid.x % dims.grid.y, number / dims.grid.x / dims.grid.y};
-    of.current = of.threads - 1;
     next(of.caller);
 }
 
@@ -252,7 +249,8 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument, bool toge
     const unsigned blocks = dims.blocks();
     grid_dims = dims.grid;
     block_dims = dims.block;
-    mp::host::fibers = [] { meet(block->all); };
+    static constexpr mp::host::Fibers FIBERS = {[] { meet(block->all); }, pause};
+    mp::host::fibers = &FIBERS;
     if (together) {
         std::vector<Block> all(blocks);
         emulated::together = &all;
@@ -276,7 +274,7 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument, bool toge
         Block& of = mine();
         for (unsigned number = 0; number < blocks; ++number) {
             set_up(of, dims, number, shared, call, argument);
-            play(of, dims, number);
+            while (of.all.live > 0) play(of, dims, number);
         }
     }
     mp::host::fibers = nullptr;
@@ -369,7 +367,6 @@ inline void copy_two(double* shared, const double* global) { std::memcpy(shared,
 inline void copied() {}
 inline void started() {}
 inline void copied_before_last() {}
-inline void let_others_go_on() { emulated::let_others_go_on(); }
 
 // All that a block may have.
 inline double* held_shared() { return emulated::blocks_shared(232448 / sizeof(double)); }
@@ -394,7 +391,9 @@ struct Arrivals {
     explicit Arrivals(int turn) : turn(turn) {}
     void expect(unsigned bytes) const { emulated::block->expected[turn & 1] += bytes; }
     void wait() const {
-        while (emulated::block->arrived[turn & 1] < emulated::block->expected[turn & 1]) emulated::let_others_go_on();
+        if (emulated::block->current == 0)
+            while (emulated::block->arrived[turn & 1] < emulated::block->expected[turn & 1]) mp::pause();
+        emulated::meet(emulated::block->all);
     }
 };
 }  // namespace hpgmg

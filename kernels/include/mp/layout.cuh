@@ -293,6 +293,20 @@ static_assert(offsetof(WaitReport, expected) == 8);
 static_assert(offsetof(WaitReport, seen) == 16);
 static_assert(offsetof(WaitReport, waited_ns) == 24);
 
+// What the blocks of a launch meet by: see `mp/meeting.cuh`.
+struct BlockSignals {
+    // Address of the signals, in the GPU's memory: of each block how often it has come, zero before the first launch.
+    std::uint64_t signals;
+    // What ends a wait.
+    WaitBounds bounds;
+    // Address of the `WaitReport` of meetings that failed.
+    std::uint64_t report;
+};
+static_assert(sizeof(BlockSignals) == 32 && alignof(BlockSignals) == 8);
+static_assert(offsetof(BlockSignals, signals) == 0);
+static_assert(offsetof(BlockSignals, bounds) == 8);
+static_assert(offsetof(BlockSignals, report) == 24);
+
 // One end of a pair of prepared operations, as a kernel works with it: addresses as its GPU sees them. Which end it is
 // says the struct around it. Constant between starts.
 struct Message {

@@ -6,6 +6,7 @@
 #include "exchange.cuh"
 #include "group.cuh"
 #include "layout.cuh"
+#include "meeting.cuh"
 #include "message.cuh"
 #include "packet.cuh"
 #include "platform.cuh"

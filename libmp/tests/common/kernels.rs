@@ -20,6 +20,7 @@ pub enum Value {
     Get(mp_kernels::Get),
     SignalWait(mp_kernels::SignalWait),
     Collective(mp_kernels::Collective),
+    Signals(mp_kernels::BlockSignals),
     Word(u64),
     Half(u32),
 }
@@ -35,6 +36,7 @@ impl Value {
             Value::Get(handle) => Arg::new(handle),
             Value::SignalWait(handle) => Arg::new(handle),
             Value::Collective(handle) => Arg::new(handle),
+            Value::Signals(handle) => Arg::new(handle),
             Value::Word(word) => Arg::new(word),
             Value::Half(half) => Arg::new(half),
         }
@@ -47,7 +49,8 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
+    "mp_meetings",
     "test_collectives",
     "test_contexts",
     "test_copy",
@@ -85,14 +88,32 @@ impl Kernels {
         (blocks, threads): (u32, u32),
         args: Vec<Value>,
     ) {
+        let (kernel, dims) = (self.kernel(name), Dims::linear(blocks, threads));
         let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
-        let kernel = match &self.module {
+        // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
+        unsafe { stream.launch(&kernel, dims, &args) }.unwrap();
+    }
+
+    /// Starts a kernel whose blocks meet.
+    pub fn launch_together(
+        &self,
+        stream: &Stream,
+        name: &'static str,
+        (blocks, threads): (u32, u32),
+        args: Vec<Value>,
+    ) {
+        let (kernel, dims) = (self.kernel(name), Dims::linear(blocks, threads));
+        let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
+        // SAFETY: as above.
+        unsafe { stream.launch_together(&kernel, dims, &args) }.unwrap();
+    }
+
+    fn kernel(&self, name: &'static str) -> Kernel {
+        match &self.module {
             Some(module) => module.kernel(name).unwrap(),
             // SAFETY: MP_HOST_KERNEL made it, and the shim stays loaded.
             None => unsafe { Kernel::host(name, entry(name)) },
-        };
-        // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
-        unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.unwrap();
+        }
     }
 
     /// Three words for a kernel's results.

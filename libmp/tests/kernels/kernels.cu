@@ -4,6 +4,8 @@
 // and found in the folder that TEST_KERNELS names.
 #include <mp/mp.cuh>
 
+#include "../../../kernels/tests/cuda/meeting.cu"
+
 namespace test {
 
 // What element `i` of rank `rank` is in a round.

@@ -11,8 +11,12 @@
 
 namespace mp::host {
 
-// Where fibers of one thread play the threads of a block: waits for the others of the block.
-inline thread_local void (*fibers)() = nullptr;
+// Where fibers of one thread play the threads of blocks.
+struct Fibers {
+    void (*meet)();   // waits for the others of the block
+    void (*pause)();  // lets other blocks go on
+};
+inline thread_local const Fibers* fibers = nullptr;
 
 // Not std::barrier: in libstdc++ all of those share one table of atomics, through which threads of different blocks would
 // synchronise by accident, and ThreadSanitizer would miss the very races it is here for.
@@ -21,7 +25,7 @@ public:
     explicit Barrier(unsigned threads) : threads_(threads) {}
 
     void arrive_and_wait() {
-        if (fibers != nullptr) return fibers();
+        if (fibers != nullptr) return fibers->meet();
         std::unique_lock lock(mutex_);
         const unsigned mine = phase_;
         ++arrived_;

@@ -195,8 +195,11 @@ MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
 
 MP_DEVICE std::uint64_t clock_ns() { return impl::steady_ns(); }
 MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
-MP_DEVICE void pause() { sched_yield(); }
-MP_DEVICE void doze(unsigned) { sched_yield(); }
+MP_DEVICE void pause() {
+    sched_yield();
+    if (host::fibers != nullptr) host::fibers->pause();
+}
+MP_DEVICE void doze(unsigned) { pause(); }
 MP_DEVICE void halt() {
     for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }

@@ -1,0 +1,146 @@
+//! Blocks of a launch that meet (`mp/meeting.cuh`), by the signals of a stream: on the host as OS threads, and on a GPU.
+
+#[path = "common/kernels.rs"]
+mod kernels;
+
+use std::time::{Duration, Instant};
+
+use kernels::{Kernels, Value, address};
+use libmp::gdsync::{BlockSignals, Buffer, Error, Watchdog};
+use libmp::{Deadline, Device, Stream};
+
+const NOBODY: u32 = u32::MAX;
+const WORDS: usize = 40;
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+/// Launches of some blocks of one stream.
+struct Blocks {
+    kernels: Kernels,
+    stream: Stream,
+    signals: BlockSignals,
+    data: Buffer<u64>,
+    results: Buffer<u64>,
+}
+
+impl Blocks {
+    fn new(stream: Stream, timeout: Duration) -> Blocks {
+        let device = stream.device().clone();
+        let blocks = if device.as_cuda().is_some() { 64 } else { 4 };
+        Blocks {
+            kernels: Kernels::of(&device),
+            signals: stream.block_signals(blocks, timeout).unwrap(),
+            data: device.alloc(2 * blocks * WORDS).unwrap(),
+            results: device.alloc_pinned(2).unwrap(),
+            stream,
+        }
+    }
+
+    /// `turns` turns from number `first` on: of all blocks with all, or of neighbours; `absent` stays away.
+    fn play(&self, all: bool, absent: u32, first: u64, turns: u64) {
+        let threads = if self.stream.device().as_cuda().is_some() { 96 } else { 3 };
+        let mut args = vec![Value::Signals(self.signals.handle())];
+        args.extend([u32::from(all), absent].map(Value::Half));
+        let words = [address(&self.data), WORDS as u64, first, turns, address(&self.results)];
+        args.extend(words.map(Value::Word));
+        let dims = (self.signals.blocks() as u32, threads);
+        self.kernels.launch_together(&self.stream, "mp_meetings", dims, args);
+    }
+
+    fn found(&self) -> Vec<u64> {
+        self.results.to_vec().unwrap()
+    }
+}
+
+fn blocks_see_what_those_they_meet_have_written(device: &Device) {
+    for all in [false, true] {
+        let blocks = Blocks::new(device.stream().unwrap(), Duration::from_secs(60));
+        let turns = if device.as_cuda().is_some() { 20_000 } else { 60 };
+        for launch in 0..3 {
+            blocks.play(all, NOBODY, launch * turns, turns);
+        }
+        blocks.stream.synchronize(soon()).unwrap();
+        assert_eq!(blocks.found(), [0, 3 * turns * blocks.signals.blocks() as u64]);
+    }
+}
+
+fn a_block_that_stays_away_is_reported_by_the_stream(device: &Device) {
+    let blocks = Blocks::new(device.stream().unwrap(), Duration::from_millis(100));
+    let since = Instant::now();
+    blocks.play(true, 1, 0, 50);
+    let told = |error: &Error| match error {
+        Error::WaitFailed { status: "timed out", expected: 1, seen: 0, waited, .. } => {
+            *waited >= Duration::from_millis(100)
+        }
+        _ => false,
+    };
+    let error = blocks.stream.synchronize(soon()).unwrap_err();
+    assert!(told(&error), "{error}");
+    // The signals serve no more launches: nobody waits a second time.
+    for _ in 0..20 {
+        blocks.play(true, 1, 0, 50);
+    }
+    let error = blocks.stream.synchronize(soon()).unwrap_err();
+    assert!(told(&error), "{error}");
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    assert_eq!(blocks.found(), [0, 0]);
+}
+
+fn an_abort_ends_meetings(device: &Device) {
+    let watchdog = Watchdog::new(device).unwrap();
+    let stream = device.watched_stream(&watchdog).unwrap();
+    let blocks = Blocks::new(stream, Duration::from_secs(3600));
+    blocks.play(true, 0, 0, 50);
+    watchdog.abort("the test says so");
+    let error = blocks.stream.synchronize(soon()).unwrap_err();
+    assert!(matches!(error, Error::Aborted { .. }), "{error}");
+    assert!(blocks.stream.is_idle().unwrap());
+    assert_eq!(blocks.found(), [0, 0]);
+}
+
+mod host {
+    use super::Device;
+
+    #[test]
+    fn blocks_see_what_those_they_meet_have_written() {
+        super::blocks_see_what_those_they_meet_have_written(&Device::Host);
+    }
+
+    #[test]
+    fn a_block_that_stays_away_is_reported_by_the_stream() {
+        super::a_block_that_stays_away_is_reported_by_the_stream(&Device::Host);
+    }
+
+    #[test]
+    fn an_abort_ends_meetings() {
+        super::an_abort_ends_meetings(&Device::Host);
+    }
+}
+
+mod gpu {
+    use super::Device;
+
+    fn gpu() -> Device {
+        Device::cuda(0).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn blocks_see_what_those_they_meet_have_written() {
+        super::blocks_see_what_those_they_meet_have_written(&gpu());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn a_block_that_stays_away_is_reported_by_the_stream() {
+        super::a_block_that_stays_away_is_reported_by_the_stream(&gpu());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn an_abort_ends_meetings() {
+        super::an_abort_ends_meetings(&gpu());
+    }
+}
