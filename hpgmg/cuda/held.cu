@@ -64,7 +64,7 @@ __device__ __forceinline__ void held(const Resident& r) {
     copied_before_last();
     __syncthreads();
     // All blocks have begun: the others' shared memory may be written.
-    if (L::SPREAD) meet_cluster();
+    if (L::SPREAD) mp::cluster_barrier();
     for (int at = 0; at < r.count; at++) {
         const ResidentStep step = r.steps[at];
         if (!has_all && step.level != r.first) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ void held(const Resident& r) {
     }
     save_levels<L, Coarser...>(r, r.first);
     // No block ends while others may still reach into its shared memory.
-    if (L::SPREAD) meet_cluster();
+    if (L::SPREAD) mp::cluster_barrier();
 }
 
 }  // namespace hpgmg

@@ -49,9 +49,7 @@ static_assert(8 * (HELD_OFFSET<12> + Shape<12, HELD_BLOCKS_3>::SIZE) == HELD_BYT
 // This block's number in its cluster.
 __device__ __forceinline__ int block_of_cluster() { return blockIdx.x; }
 
-// What a cluster has: the shared memory that a launch asks for, that of another block, a meeting of all blocks behind which each sees what the
-// others have written, one of the first THREADS threads of a block, and stores to another block that are counted where they arrive. On
-// the host in tests/host/cuda.hpp.
+// The shared memory that a launch asks for, and a meeting of the first THREADS threads of a block. On the host in tests/host/cuda.hpp.
 #ifdef __CUDACC__
 extern __shared__ double held_values[];
 __device__ __forceinline__ double* held_shared() { return held_values; }
@@ -59,70 +57,6 @@ template <int THREADS>
 __device__ __forceinline__ void meet_first() {
     asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
 }
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ double* of_block(double* shared, int block) {
-    return static_cast<double*>(__cluster_map_shared_rank(shared, block));
-}
-__device__ __forceinline__ void meet_cluster() {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-}
-
-// Counts of two turns, which follow each other: others may be one ahead.
-struct Arrivals {
-    static __device__ __forceinline__ unsigned here(const void* shared) { return static_cast<unsigned>(__cvta_generic_to_shared(shared)); }
-    static __device__ __forceinline__ unsigned there(const void* shared, int block) {
-        unsigned at;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(here(shared)), "r"(block));
-        return at;
-    }
-    static __device__ __forceinline__ unsigned long long* counter(int turn) {
-        __shared__ unsigned long long counters[2];
-        return counters + (turn & 1);
-    }
-
-    // By one thread, before a meeting of the cluster.
-    static __device__ __forceinline__ void begin() {
-        for (int turn = 0; turn < 2; turn++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here(counter(turn))) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    // Stores where another block has what this one has at `to`.
-    static __device__ __forceinline__ void store(double* to, int block, int turn, double value) {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there(to, block)),
-                     "l"(__double_as_longlong(value)), "r"(there(counter(turn), block))
-                     : "memory");
-    }
-
-    const int turn;
-    const unsigned mine;
-
-    __device__ __forceinline__ explicit Arrivals(int turn) : turn(turn), mine(here(counter(turn))) {}
-    // By one thread: so much comes in this turn.
-    __device__ __forceinline__ void expect(unsigned bytes) const {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mine), "r"(bytes) : "memory");
-    }
-    // For all threads: it has come.
-    __device__ __forceinline__ void wait() const {
-        const unsigned parity = turn / 2 & 1;
-        asm volatile(
-            "{\n\t.reg .pred arrived;\n"
-            "WAIT:\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 arrived, [%0], %1;\n\t@!arrived bra WAIT;\n\t}" ::"r"(mine),
-            "r"(parity)
-            : "memory");
-    }
-};
-#else
-// Never launched.
-__device__ __forceinline__ double* of_block(double* shared, int) { return shared; }
-__device__ __forceinline__ void meet_cluster() {}
-struct Arrivals {
-    static __device__ __forceinline__ void begin() {}
-    static __device__ __forceinline__ void store(double*, int, int, double) {}
-    __device__ __forceinline__ explicit Arrivals(int) {}
-    __device__ __forceinline__ void expect(unsigned) const {}
-    __device__ __forceinline__ void wait() const {}
-};
-#endif
 #endif
 
 template <int N, int BLOCKS>
@@ -162,7 +96,7 @@ struct Held : Shape<N, BLOCKS> {
     // And for those of all blocks.
     static __device__ __forceinline__ void meet_all() {
         if (S::SPREAD) {
-            meet_cluster();
+            mp::cluster_barrier();
         } else {
             meet();
         }
@@ -181,18 +115,18 @@ struct HeldTurns {
 
     // Before a meeting of the cluster.
     static __device__ __forceinline__ void begin() {
-        if (L::SPREAD && threadIdx.x == 0) Arrivals::begin();
+        if (L::SPREAD && threadIdx.x == 0) mp::Arrivals::begin();
     }
     // Sends what this block has at `at` of a vector. Each of its cells is sent once in a turn.
     __device__ __forceinline__ void send(double* at, double value) const {
         constexpr int SHIFT = L::PLANES * L::PLANE;
-        if (L::SPREAD && has_low()) Arrivals::store(at + SHIFT, block_of_cluster() - 1, turn, value);
-        if (L::SPREAD && has_high()) Arrivals::store(at - SHIFT, block_of_cluster() + 1, turn, value);
+        if (L::SPREAD && has_low()) mp::Arrivals::store(at + SHIFT, block_of_cluster() - 1, turn, value);
+        if (L::SPREAD && has_high()) mp::Arrivals::store(at - SHIFT, block_of_cluster() + 1, turn, value);
     }
     // Ends the turn: waits for the threads of this block, and for the neighbours' values.
     __device__ __forceinline__ void meet() {
         if (!L::SPREAD) return L::meet();
-        const Arrivals arrivals(turn);
+        const mp::Arrivals arrivals(turn);
         if (threadIdx.x == 0) {
             const unsigned bytes = (has_low() + has_high()) * (L::CELLS * sizeof(double));
             arrivals.expect(bytes);
@@ -424,7 +358,7 @@ __device__ __forceinline__ void means_held(const L& held, F value) {
             return value(2 * i, 2 * j + dj, 2 * k + dk) + value(2 * i + 1, 2 * j + dj, 2 * k + dk);
         };
         double* const to = Coarse::r() + i + half * (j + half * k);
-        *(L::SPREAD ? of_block(to, 0) : to) = 0.125 * ((pair(0, 0) + pair(1, 0)) + (pair(0, 1) + pair(1, 1)));
+        *(L::SPREAD ? mp::of_cluster_block(to, 0) : to) = 0.125 * ((pair(0, 0) + pair(1, 0)) + (pair(0, 1) + pair(1, 1)));
     }
 }
 
@@ -500,11 +434,11 @@ __device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, b
     }
     // The planes that this block's are made of.
     if (L::SPREAD) {
-        meet_cluster();
+        mp::cluster_barrier();
         if (block_of_cluster() != 0) {
             const int begin = coarse.at(-GHOSTS, -GHOSTS, held.first / 2 - REACH);
             const int end = coarse.at(-GHOSTS, -GHOSTS, (held.first + L::PLANES) / 2 + REACH);
-            const double* const there = of_block(Coarse::u(), 0);
+            const double* const there = mp::of_cluster_block(Coarse::u(), 0);
             for (int at = begin + threadIdx.x; at < end; at += RESIDENT_THREADS) Coarse::u()[at] = there[at];
         }
         __syncthreads();

@@ -1,4 +1,5 @@
-//! Blocks of a launch that meet (`mp/meeting.cuh`), by the signals of a stream: on the host as OS threads, and on a GPU.
+//! Blocks of a launch that meet, by the signals of a stream (`mp/meeting.cuh`) and in a cluster (`mp/cluster.cuh`): on the host as OS
+//! threads, and on a GPU.
 
 #[path = "common/kernels.rs"]
 mod kernels;
@@ -100,6 +101,16 @@ fn an_abort_ends_meetings(device: &Device) {
     assert_eq!(blocks.found(), [0, 0]);
 }
 
+fn blocks_of_a_cluster_get_what_is_stored_to_them(device: &Device) {
+    let (stream, kernels) = (device.stream().unwrap(), Kernels::of(device));
+    let results = device.alloc_pinned::<u64>(2).unwrap();
+    let (turns, threads) = if device.as_cuda().is_some() { (100_000, 32) } else { (60, 3) };
+    let args = vec![Value::Word(turns), Value::Word(address(&results))];
+    kernels.launch(&stream, "mp_arrivals", (4, threads), args);
+    stream.synchronize(soon()).unwrap();
+    assert_eq!(results.to_vec().unwrap(), [0, 4 * turns]);
+}
+
 mod host {
     use super::Device;
 
@@ -116,6 +127,11 @@ mod host {
     #[test]
     fn an_abort_ends_meetings() {
         super::an_abort_ends_meetings(&Device::Host);
+    }
+
+    #[test]
+    fn blocks_of_a_cluster_get_what_is_stored_to_them() {
+        super::blocks_of_a_cluster_get_what_is_stored_to_them(&Device::Host);
     }
 }
 
@@ -142,5 +158,11 @@ mod gpu {
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn an_abort_ends_meetings() {
         super::an_abort_ends_meetings(&gpu());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU with clusters and TEST_KERNELS"]
+    fn blocks_of_a_cluster_get_what_is_stored_to_them() {
+        super::blocks_of_a_cluster_get_what_is_stored_to_them(&gpu());
     }
 }

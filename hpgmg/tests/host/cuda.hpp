@@ -86,11 +86,8 @@ struct Block {
     Place caller;
     void (*call)(void*) = nullptr;
     void* argument = nullptr;
-    // Where the kernel asks for it, of blocks that run together; no number before the block has written there.
-    std::vector<double> shared;
-    // The first threads of it that meet by themselves, and bytes from others of a cluster, by the parity of turns.
+    // The first threads of it that meet by themselves.
     Meeting first;
-    std::uint64_t arrived[2] = {}, expected[2] = {};
 };
 
 // The block that this thread plays; a pointer, as what has a constructor would be looked for by a call wherever it is named.
@@ -104,10 +101,14 @@ inline Block& mine() {
     }
     return *block;
 }
-// Its shared memory: so many values.
+// Its shared memory where the kernel asks for it: so many values, of which none is a number before the block has written it.
 inline double* blocks_shared(std::size_t count) {
-    if (block->shared.size() < count) block->shared.assign(count, std::nan(""));
-    return block->shared.data();
+    std::vector<unsigned char>& memory = mp::host::this_thread.block->memory;
+    if (memory.size() < count * sizeof(double)) {
+        memory.resize(count * sizeof(double));
+        std::fill_n(reinterpret_cast<double*>(memory.data()), count, std::nan(""));
+    }
+    return reinterpret_cast<double*>(memory.data());
 }
 inline unsigned lane() { return block->current % 32; }
 inline Warp& warp() { return block->warps[block->current / 32]; }
@@ -200,23 +201,6 @@ inline void begin() {
     change(fiber.at, block->caller);
 }
 
-// Blocks that run together, and how many of them have come to their meeting.
-inline thread_local std::vector<Block>* together = nullptr;
-inline thread_local unsigned blocks_here, blocks_met;
-
-// For all threads: waits for all blocks.
-inline void meet_blocks() {
-    const unsigned before = blocks_met;
-    meet(block->all);
-    if (block->current == 0 && ++blocks_here == together->size()) {
-        blocks_here = 0;
-        ++blocks_met;
-    }
-    if (block->current == 0)
-        while (blocks_met == before) mp::pause();
-    meet(block->all);
-}
-
 // A block of the grid `dims`, with all of its threads at their beginning.
 inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block& shared, void (*call)(void*), void* argument) {
     const unsigned threads = dims.threads();
@@ -253,12 +237,13 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument, bool toge
     mp::host::fibers = &FIBERS;
     if (together) {
         std::vector<Block> all(blocks);
-        emulated::together = &all;
-        blocks_here = blocks_met = 0;
-        std::vector<std::unique_ptr<mp::host::Block>> votes;
+        std::vector<std::unique_ptr<mp::host::Block>> shared;
+        mp::host::Cluster cluster;
         for (unsigned number = 0; number < blocks; ++number) {
-            votes.push_back(std::make_unique<mp::host::Block>(dims.threads()));
-            set_up(all[number], dims, number, *votes.back(), call, argument);
+            shared.push_back(std::make_unique<mp::host::Block>(dims.threads()));
+            shared[number]->cluster = &cluster;
+            cluster.blocks.push_back(shared[number].get());
+            set_up(all[number], dims, number, *shared[number], call, argument);
         }
         // In turn the first goes on first and the last does.
         const auto are_live = [&] { return std::any_of(all.begin(), all.end(), [](const Block& of) { return of.all.live > 0; }); };
@@ -375,27 +360,6 @@ void meet_first() {
     emulated::block->first.live = THREADS;
     emulated::meet(emulated::block->first);
 }
-inline double* of_block(double* shared, int number) {
-    return (*emulated::together)[number].shared.data() + (shared - emulated::block->shared.data());
-}
-inline void meet_cluster() { emulated::meet_blocks(); }
-struct Arrivals {
-    static void begin() {}
-    static void store(double* to, int number, int turn, double value) {
-        *of_block(to, number) = value;
-        (*emulated::together)[number].arrived[turn & 1] += sizeof value;
-    }
-
-    const int turn;
-
-    explicit Arrivals(int turn) : turn(turn) {}
-    void expect(unsigned bytes) const { emulated::block->expected[turn & 1] += bytes; }
-    void wait() const {
-        if (emulated::block->current == 0)
-            while (emulated::block->arrived[turn & 1] < emulated::block->expected[turn & 1]) mp::pause();
-        emulated::meet(emulated::block->all);
-    }
-};
 }  // namespace hpgmg
 #define HPGMG_BLOCKS_SHARED(name) double* const name = emulated::blocks_shared(S::BYTES / sizeof(double))
 template <class T>

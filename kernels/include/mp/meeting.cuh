@@ -26,14 +26,30 @@ namespace impl {
 // What the signal of a block says whose meeting has failed: less than any count.
 constexpr std::int64_t broken = -1 - INT64_MAX;
 
-// The rest of a thread's wait for a block that is late.
-MP_COLD bool comes_late(const std::uint64_t* word, std::int64_t number, const BlockSignals all) {
-    const auto see = [word] { return load(word, acquire, gpu); };
-    const auto glance = [word] { return load(word, relaxed, gpu); };
-    const auto is = [number](std::uint64_t seen) { return std::int64_t(seen) >= number || std::int64_t(seen) == broken; };
-    const auto waited = wait_long(see, glance, is, all.bounds);
-    report(at<WaitReport>(all.report), std::uint64_t(number), {waited.status, waited.seen, waited.waited_ns});
-    return waited.status == ok && std::int64_t(waited.seen) != broken;
+// The signal of the n-th block that is met; null: it is nobody's.
+template <class Of>
+MP_DEVICE std::uint64_t* met_signal(const BlockSignals& all, const Of& of, std::uint32_t n) {
+    const std::uint32_t block = of(n);
+    return block < grid_blocks() ? at<std::uint64_t>(all.signals) + block : nullptr;
+}
+
+// The rest of a block's wait for those that are late, and for those that nobody has looked at yet. False: one does not come.
+template <class Of>
+MP_COLD bool meet_late(const BlockSignals all, const Of of, std::uint32_t count, std::int64_t number) {
+    bool failed = false;
+    for (std::uint32_t n = thread_rank(); n < count; n += block_threads()) {
+        const std::uint64_t* const word = met_signal(all, of, n);
+        if (word == nullptr) continue;
+        const auto see = [word] { return load(word, acquire, gpu); };
+        const auto glance = [word] { return load(word, relaxed, gpu); };
+        const auto is = [number](std::uint64_t seen) { return std::int64_t(seen) >= number || std::int64_t(seen) == broken; };
+        const auto waited = wait_long(see, glance, is, all.bounds);
+        report(at<WaitReport>(all.report), std::uint64_t(number), {waited.status, waited.seen, waited.waited_ns});
+        if (waited.status != ok || std::int64_t(waited.seen) == broken) failed = true;
+    }
+    failed = block_any(failed);
+    if (failed && thread_rank() == 0) store(at<std::uint64_t>(all.signals) + block_rank(), std::uint64_t(broken), relaxed, gpu);
+    return !failed;
 }
 
 }  // namespace impl
@@ -45,8 +61,9 @@ public:
     // The block is to meet the blocks `of(n)`, n from 0 to `count` - 1; numbers that no block of the grid has are nobody's. Reads how often
     // the block has come in launches before. Orders nothing.
     MP_DEVICE Meetings(const BlockSignals& all, std::uint32_t count, const Of& of)
-        : all_(all), of_(of), count_(count), rank_(thread_rank()),
-          number_(std::int64_t(load(signal(block_rank()), relaxed, gpu))), other_(rank_ < count ? other(rank_) : nullptr) {}
+        : all_(all), of_(of), count_(count), rank_(thread_rank()), mine_(impl::at<std::uint64_t>(all.signals) + block_rank()),
+          number_(std::int64_t(load(mine_, relaxed, gpu))),
+          other_(rank_ < count ? impl::met_signal(all, of, rank_) : nullptr), many_(count > block_threads()) {}
 
     // Waits until each of those blocks has come to as many meetings as this one. Release and acquire at GPU scope and a barrier of the
     // block: what they wrote before this meeting is seen after it by every thread of this block. False, for all threads: one has not come in
@@ -56,42 +73,26 @@ public:
         if (number_ == impl::broken) return false;
         ++number_;
         block_barrier();
-        if (rank_ == 0) store(signal(block_rank()), std::uint64_t(number_), release, gpu);
+        if (rank_ == 0) store(mine_, std::uint64_t(number_), release, gpu);
         // All vote after each look: kernels whose blocks meet are larger than what a multiprocessor keeps of them, and this is little.
         int looked = 0;
         while (block_any(other_ != nullptr && std::int64_t(load(other_, acquire, gpu)) < number_) && ++looked < looks)
             if (rank_ == 0) pause();
-        if (MP_RARELY(looked == looks || count_ > block_threads())) return meet_late();
-        return true;
+        if (MP_RARELY(looked == looks || many_) && !impl::meet_late(all_, of_, count_, number_)) number_ = impl::broken;
+        return number_ != impl::broken;
     }
 
 private:
     // So many, blocks are late that have the same to do.
     static constexpr int looks = 64;
 
-    MP_DEVICE std::uint64_t* signal(std::uint32_t block) const { return impl::at<std::uint64_t>(all_.signals) + block; }
-    MP_DEVICE const std::uint64_t* other(std::uint32_t n) const {
-        const std::uint32_t block = of_(n);
-        return block < grid_blocks() ? signal(block) : nullptr;
-    }
-
-    MP_DEVICE bool meet_late() {
-        bool failed = false;
-        for (std::uint32_t n = rank_; n < count_; n += block_threads()) {
-            const std::uint64_t* const word = other(n);
-            if (word != nullptr && !impl::comes_late(word, number_, all_)) failed = true;
-        }
-        if (!block_any(failed)) return true;
-        number_ = impl::broken;
-        if (rank_ == 0) store(signal(block_rank()), std::uint64_t(number_), relaxed, gpu);
-        return false;
-    }
-
     const BlockSignals& all_;
     const Of of_;
     const std::uint32_t count_, rank_;
+    std::uint64_t* const mine_;
     std::int64_t number_;
     const std::uint64_t* const other_;  // the first that this thread looks at
+    const bool many_;                   // threads that would have to look at several
 };
 
 }  // namespace mp

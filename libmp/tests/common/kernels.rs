@@ -49,7 +49,8 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
+    "mp_arrivals",
     "mp_meetings",
     "test_collectives",
     "test_contexts",

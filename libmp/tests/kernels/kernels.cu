@@ -4,6 +4,7 @@
 // and found in the folder that TEST_KERNELS names.
 #include <mp/mp.cuh>
 
+#include "../../../kernels/tests/cuda/cluster.cu"
 #include "../../../kernels/tests/cuda/meeting.cu"
 
 namespace test {

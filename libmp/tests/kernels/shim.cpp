@@ -3,6 +3,7 @@
 
 #include "kernels.cu"
 
+MP_HOST_KERNEL(mp_arrivals)
 MP_HOST_KERNEL(mp_meetings)
 MP_HOST_KERNEL(test_exchange)
 MP_HOST_KERNEL(test_parts)

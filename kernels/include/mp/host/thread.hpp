@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -63,6 +64,39 @@ struct Meeting {
     alignas(16) unsigned char slot[64] = {};
 };
 
+// Turns in which other blocks store to this one (mp/cluster.cuh).
+class Arriving {
+public:
+    // So many bytes have come, or will come in this turn.
+    void come(std::int64_t bytes) { change(-bytes, false); }
+    void expect(std::int64_t bytes) { change(bytes, true); }
+    // Turns that are over.
+    std::uint64_t over() const { return over_.load(std::memory_order_acquire); }
+
+private:
+    void change(std::int64_t bytes, bool expects) {
+        const std::lock_guard lock(mutex_);
+        missing_ += bytes;
+        expected_ = expected_ || expects;
+        if (!expected_ || missing_ != 0) return;
+        expected_ = false;
+        over_.fetch_add(1, std::memory_order_release);
+    }
+
+    std::mutex mutex_;
+    std::int64_t missing_ = 0;
+    bool expected_ = false;
+    std::atomic<std::uint64_t> over_ = 0;
+};
+
+struct Block;
+
+// The blocks of a launch, how many of them have come to a barrier of all, and how many barriers are over.
+struct Cluster {
+    std::vector<Block*> blocks;
+    std::uint64_t here = 0, met = 0;
+};
+
 struct Block {
     explicit Block(unsigned threads) : all(threads) {
         for (unsigned first = 0; first < threads; first += 32)
@@ -70,7 +104,10 @@ struct Block {
     }
     Meeting all;
     std::vector<std::unique_ptr<Meeting>> warps;
-    alignas(16) unsigned char memory[1024] = {};  // of block_memory
+    // What the GPU has as shared memory; at first for block_memory only.
+    std::vector<unsigned char> memory = std::vector<unsigned char>(1024);
+    Cluster* cluster = nullptr;
+    Arriving arriving[2];  // of turns with even and with odd numbers
 };
 
 struct Thread {

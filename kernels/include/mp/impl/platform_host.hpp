@@ -182,10 +182,10 @@ MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
 }
 template <class Value>
 MP_DEVICE Value* block_memory() {
-    static_assert(sizeof(Value) <= sizeof host::Block::memory && std::is_trivially_destructible_v<Value>);
+    static_assert(sizeof(Value) <= 1024 && std::is_trivially_destructible_v<Value>);
     static thread_local Value alone;
     host::Block* block = host::this_thread.block;
-    return block ? reinterpret_cast<Value*>(block->memory) : &alone;
+    return block ? reinterpret_cast<Value*>(block->memory.data()) : &alone;
 }
 template <class Value>
 MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
