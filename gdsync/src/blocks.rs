@@ -5,6 +5,24 @@ use mp_kernels::BlockSignals as Handle;
 use crate::memory::Buffer;
 
 /// A signal for each block of the launches of one stream whose blocks meet: made by [`Stream::block_signals`](crate::Stream::block_signals).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::{Arg, BlockSignals, Device, Dims, Kernel, Stream};
+///
+/// # #[allow(dead_code)]
+/// fn relax(stream: &Stream, kernel: &Kernel, signals: &BlockSignals) -> gdsync::Result<()> {
+///     let (dims, handle) = (Dims::linear(signals.blocks() as u32, 128), signals.handle());
+///     // SAFETY: the kernel takes an mp::BlockSignals and no more, and these live until it has run.
+///     unsafe { stream.launch_together(kernel, dims, &[Arg::new(&handle)]) }
+/// }
+///
+/// let stream = Device::best().stream()?;
+/// let signals = stream.block_signals(64, Duration::from_secs(10))?;
+/// assert_eq!(signals.blocks(), 64);
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct BlockSignals {
     pub(crate) signals: Buffer<u64>,
