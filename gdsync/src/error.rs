@@ -251,7 +251,7 @@ pub enum Error {
     WaitFailed {
         /// The stream.
         what: String,
-        /// "timed out" or "aborted".
+        /// "timed out", "aborted" or "was refused".
         status: &'static str,
         /// The value waited for.
         expected: u64,

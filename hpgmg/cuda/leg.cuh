@@ -155,6 +155,7 @@ struct LegPair {
 template <class S>
 __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& coarse, const Leg& leg) {
     HPGMG_BLOCKS_SHARED(values);
+    // One that fails says so to the host, and those behind it fail, too, without waiting: no branch here.
     mp::Meetings meetings(leg.signals, BlocksAround<S>::COUNT, BlocksAround<S>{});
     const S share(level);
     double *const x = values, *const beta = values + S::VOLUME;
@@ -203,7 +204,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
                 store(first, i, fine_j, fine_k, colour, value);
             }
         }
-        if (!meetings.meet()) return;
+        (void)meetings.meet();
         share.fetch(x, first, 0);
         share.fetch(x, first, 1);
         first = level.u;
@@ -212,7 +213,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         const int colour = sweep & 1;
         const bool from_zero = leg.zero && sweep == 0;
         if (sweep > 0) {
-            if (!meetings.meet()) return;
+            (void)meetings.meet();
             share.fetch(x, sweep == 1 ? first : level.u, 1 - colour);
         }
         share.complete(x, sweep > 0 || leg.correct);
@@ -238,7 +239,7 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         }
     }
     if (!leg.restrict) return;
-    if (!meetings.meet()) return;
+    (void)meetings.meet();
     share.fetch(x, level.u, 1);
     share.complete(x, true);
     double sums[S::EACH];

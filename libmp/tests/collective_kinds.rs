@@ -332,8 +332,8 @@ fn on_teams_in_reverse(device: &Device, sizes: &[usize]) {
     }
 }
 
-/// Kernels of several blocks of `threads`, another number on each rank, between runs of the host and of streams: of blocks of `counts`
-/// values.
+/// Kernels of several blocks, another number on each rank, of `threads`, or by a thread or a warp of each block, between runs of the host
+/// and of streams: of blocks of `counts` values.
 fn kernels_join_in(
     device: &Device,
     room: usize,
@@ -390,6 +390,7 @@ fn kernels_join_in(
                                 Value::Word(address(&takes)),
                                 Value::Word(address(&results)),
                             ];
+                            let threads = [threads, 1, 32][(round + kind as usize / 2 + me) % 3];
                             kernels.launch(&rank.stream, "test_kind", (blocks, threads), args);
                             world.synchronize(&rank.stream, soon()).unwrap();
                             assert_eq!(results.to_vec().unwrap(), [0; 3], "kind {kind}");

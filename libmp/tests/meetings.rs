@@ -41,7 +41,7 @@ impl Blocks {
 
     /// `turns` turns from number `first` on: of all blocks with all, or of neighbours; `absent` stays away.
     fn play(&self, all: bool, absent: u32, first: u64, turns: u64) {
-        let threads = if self.stream.device().as_cuda().is_some() { 96 } else { 3 };
+        let threads = if self.stream.device().as_cuda().is_some() { 96 } else { 5 };
         let mut args = vec![Value::Signals(self.signals.handle())];
         args.extend([u32::from(all), absent].map(Value::Half));
         let words = [address(&self.data), WORDS as u64, first, turns, address(&self.results)];

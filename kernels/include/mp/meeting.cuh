@@ -15,84 +15,82 @@
 // as many blocks each.
 #pragma once
 
-#include "copy.cuh"
 #include "report.cuh"
 #include "signal.cuh"
 
 namespace mp {
 
-namespace impl {
-
-// What the signal of a block says whose meeting has failed: less than any count.
-constexpr std::int64_t broken = -1 - INT64_MAX;
-
-// The signal of the n-th block that is met; null: it is nobody's.
-template <class Of>
-MP_DEVICE std::uint64_t* met_signal(const BlockSignals& all, const Of& of, std::uint32_t n) {
-    const std::uint32_t block = of(n);
-    return block < grid_blocks() ? at<std::uint64_t>(all.signals) + block : nullptr;
-}
-
-// The rest of a block's wait for those that are late, and for those that nobody has looked at yet. False: one does not come.
-template <class Of>
-MP_COLD bool meet_late(const BlockSignals all, const Of of, std::uint32_t count, std::int64_t number) {
-    bool failed = false;
-    for (std::uint32_t n = thread_rank(); n < count; n += block_threads()) {
-        const std::uint64_t* const word = met_signal(all, of, n);
-        if (word == nullptr) continue;
-        const auto see = [word] { return load(word, acquire, gpu); };
-        const auto glance = [word] { return load(word, relaxed, gpu); };
-        const auto is = [number](std::uint64_t seen) { return std::int64_t(seen) >= number || std::int64_t(seen) == broken; };
-        const auto waited = wait_long(see, glance, is, all.bounds);
-        report(at<WaitReport>(all.report), std::uint64_t(number), {waited.status, waited.seen, waited.waited_ns});
-        if (waited.status != ok || std::int64_t(waited.seen) == broken) failed = true;
-    }
-    failed = block_any(failed);
-    if (failed && thread_rank() == 0) store(at<std::uint64_t>(all.signals) + block_rank(), std::uint64_t(broken), relaxed, gpu);
-    return !failed;
-}
-
-}  // namespace impl
-
-// The part that this block has in the meetings of its launch. Every thread of the block has one, and makes every call.
+// The part that this block has in the meetings of its launch. Every thread of the block has one, and makes every call. Nothing here is a
+// call of a function, nor is it much: kernels whose blocks meet need all registers, and are larger than what a multiprocessor keeps of them.
 template <class Of>
 class Meetings {
 public:
-    // The block is to meet the blocks `of(n)`, n from 0 to `count` - 1; numbers that no block of the grid has are nobody's. Reads how often
-    // the block has come in launches before. Orders nothing.
+    // The block is to meet the blocks `of(n)`, n from 0 to `count` - 1; numbers that no block of the grid has are nobody's. More than the block
+    // has threads are refused: then every meeting fails. Reads how often the block has come in launches before. Orders nothing.
     MP_DEVICE Meetings(const BlockSignals& all, std::uint32_t count, const Of& of)
-        : all_(all), of_(of), count_(count), rank_(thread_rank()), mine_(impl::at<std::uint64_t>(all.signals) + block_rank()),
-          number_(std::int64_t(load(mine_, relaxed, gpu))),
-          other_(rank_ < count ? impl::met_signal(all, of, rank_) : nullptr), many_(count > block_threads()) {}
+        : all_(all), rank_(thread_rank()), mine_(signal(block_rank())), number_(std::int64_t(load(mine_, relaxed, gpu))),
+          other_(nullptr) {
+        if (rank_ < count) {
+            const std::uint32_t other = of(rank_);
+            if (other < grid_blocks()) other_ = signal(other);
+        }
+        if (count <= block_threads()) return;
+        if (rank_ == 0) tell(count, {bad_argument, block_threads(), 0});
+        number_ = broken;
+    }
 
     // Waits until each of those blocks has come to as many meetings as this one. Release and acquire at GPU scope and a barrier of the
     // block: what they wrote before this meeting is seen after it by every thread of this block. False, for all threads: one has not come in
-    // time, or waits were aborted; then nothing is ordered, each later meeting fails at once, here and in the blocks that would wait for
-    // this one, and the report that the signals came with says why.
+    // time, or waits were aborted; then nothing is ordered, and the report that the signals came with says why. Each later meeting fails soon,
+    // here, in the blocks that would wait for this one, and in launches to come.
     [[nodiscard]] MP_DEVICE bool meet() {
-        if (number_ == impl::broken) return false;
         ++number_;
         block_barrier();
         if (rank_ == 0) store(mine_, std::uint64_t(number_), release, gpu);
-        // All vote after each look: kernels whose blocks meet are larger than what a multiprocessor keeps of them, and this is little.
-        int looked = 0;
-        while (block_any(other_ != nullptr && std::int64_t(load(other_, acquire, gpu)) < number_) && ++looked < looks)
+        impl::Found found = {};
+        // What decides is the same in all threads, as the compiler can tell: a branch on what one has read costs much behind it.
+        for (unsigned looks = 1; block_any(is_late()); ++looks) {
+            if (MP_RARELY(looks % looks_between_clocks == 0) && block_any(does_not_come(found))) {
+                number_ = broken;
+                if (rank_ == 0) store(mine_, std::uint64_t(broken), relaxed, gpu);
+                return false;
+            }
             if (rank_ == 0) pause();
-        if (MP_RARELY(looked == looks || many_) && !impl::meet_late(all_, of_, count_, number_)) number_ = impl::broken;
-        return number_ != impl::broken;
+        }
+        return true;
     }
 
 private:
-    // So many, blocks are late that have the same to do.
-    static constexpr int looks = 64;
+    // What the signal of a block says whose meeting has failed: less than any count, and so is what it counts on from there.
+    static constexpr std::int64_t broken = -1 - INT64_MAX;
+    static constexpr unsigned looks_between_clocks = 64;
+
+    MP_DEVICE std::uint64_t* signal(std::uint32_t block) const { return reinterpret_cast<std::uint64_t*>(all_.signals) + block; }
+
+    // Whether the block that this thread looks for has yet to come; or this one will never meet it.
+    MP_DEVICE bool is_late() const {
+        return other_ != nullptr && (std::int64_t(load(other_, acquire, gpu)) < number_ || number_ < 0);
+    }
+    // Whether it is of no use to look any longer. `found`: what the clock said before.
+    MP_DEVICE bool does_not_come(impl::Found& found) const {
+        if (other_ == nullptr) return false;
+        found = impl::look_now(all_.bounds, found);
+        // After the clock: who comes in time has come.
+        const std::uint64_t seen = load(other_, relaxed, gpu);
+        if (number_ < 0 || std::int64_t(seen) < 0) return true;
+        if (found.status == ok || std::int64_t(seen) >= number_) return false;
+        tell(std::uint64_t(number_), {found.status, seen, found.waited_ns});
+        return true;
+    }
+    MP_DEVICE void tell(std::uint64_t expected, const WaitResult& result) const {
+        if (all_.report != 0) impl::write_report_here(reinterpret_cast<WaitReport*>(all_.report), expected, result);
+    }
 
     const BlockSignals& all_;
-    const Of of_;
-    const std::uint32_t count_, rank_;
+    const std::uint32_t rank_;
     std::uint64_t* const mine_;
     std::int64_t number_;
-    const std::uint64_t* const other_;  // the first that this thread looks at
-    const bool many_;                   // threads that would have to look at several
+    const std::uint64_t* other_;  // null: this thread looks for nobody
 };
 
 }  // namespace mp

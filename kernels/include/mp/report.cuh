@@ -11,13 +11,15 @@ namespace mp {
 
 namespace impl {
 
-MP_COLD void write_report(WaitReport* slot, std::uint64_t expected, const WaitResult result) {
+// In place, for kernels that call nothing: a call costs what is around it registers, also where it is not made.
+MP_DEVICE void write_report_here(WaitReport* slot, std::uint64_t expected, const WaitResult& result) {
     if (fetch(&slot->claimed, replace, std::uint32_t{1}, gpu, relaxed) != 0) return;
     store(&slot->expected, expected, relaxed, system);
     store(&slot->seen, result.seen, relaxed, system);
     store(&slot->waited_ns, result.waited_ns, relaxed, system);
     store(&slot->status, static_cast<std::uint32_t>(result.status), release, system);
 }
+MP_COLD void write_report(WaitReport* slot, std::uint64_t expected, const WaitResult result) { write_report_here(slot, expected, result); }
 
 }  // namespace impl
 

@@ -43,7 +43,7 @@ Results play(Signals& signals, unsigned threads, bool all, unsigned absent, uint
 
 CASE(blocks_that_meet_see_what_those_they_name_have_written) {
     for (const bool all : {false, true}) {
-        for (const unsigned threads : {1u, 3u}) {
+        for (const unsigned threads : {5u, 7u}) {
             Signals signals(5, minute_ns);
             // The second launch goes on where the first ended.
             for (uint64_t launch = 0; launch < 2; ++launch) {
@@ -92,4 +92,13 @@ CASE(numbers_that_no_block_has_are_nobodys) {
         CHECK_THAT(mp::Meetings(all, 0, beside).meet(), ==, true);
     }, signals.handle());
     CHECK_THAT(signals.words[0], ==, 2u);
+}
+
+CASE(more_blocks_than_a_block_has_threads_are_refused) {
+    Signals signals(3, minute_ns);
+    const Results results = play(signals, 2, true, nobody, 4, 0, 5);
+    CHECK_THAT(results.turns, ==, 0u);
+    CHECK_THAT(signals.report.status, ==, unsigned(mp::bad_argument));
+    CHECK_THAT(signals.report.expected, ==, 3u);
+    CHECK_THAT(signals.report.seen, ==, 2u);
 }

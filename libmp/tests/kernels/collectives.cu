@@ -91,11 +91,12 @@ MP_KERNEL void test_reduce(const __grid_constant__ mp::Collective barrier, const
     if (mp::thread_rank() == 0) results[2] = result.status;
 }
 
-// A run of f64 by all blocks, each its part: the kind's number, and blocks of `count` values; sums.
-MP_KERNEL void test_kind(const __grid_constant__ mp::Collective all, std::uint32_t kind, std::uint64_t root, const double* from, double* to,
-                         std::uint64_t count, const mp::Extent* given, const mp::Extent* taken, std::uint64_t* results) {
+namespace test {
+
+template <class Group>
+MP_DEVICE void kind_by(Group group, const mp::Collective& all, std::uint32_t kind, std::uint64_t root, const double* from, double* to,
+                       std::uint64_t count, const mp::Extent* given, const mp::Extent* taken, std::uint64_t* results) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
-    const auto group = mp::block();
     const std::uint64_t bytes = 8 * count;
     mp::WaitResult result = {mp::ok, 0, 0};
     switch (kind) {
@@ -112,4 +113,17 @@ MP_KERNEL void test_kind(const __grid_constant__ mp::Collective all, std::uint32
     default: if (part.index == 0) result = mp::barrier(group, all); break;
     }
     if (group.leads()) mp::add(results + 2, std::uint64_t{result.status}, mp::relaxed, mp::system);
+}
+
+}  // namespace test
+
+// A run of f64 by all blocks, each its part: the kind's number, and blocks of `count` values; sums. Of blocks of 1 thread or 32 the thread or
+// the warp calls.
+MP_KERNEL void test_kind(const __grid_constant__ mp::Collective all, std::uint32_t kind, std::uint64_t root, const double* from, double* to,
+                         std::uint64_t count, const mp::Extent* given, const mp::Extent* taken, std::uint64_t* results) {
+    switch (mp::block_threads()) {
+    case 1: return test::kind_by(mp::thread(), all, kind, root, from, to, count, given, taken, results);
+    case 32: return test::kind_by(mp::warp(), all, kind, root, from, to, count, given, taken, results);
+    default: return test::kind_by(mp::block(), all, kind, root, from, to, count, given, taken, results);
+    }
 }

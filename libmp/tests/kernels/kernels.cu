@@ -92,12 +92,11 @@ MP_KERNEL void test_copy(void* target, const void* source, std::uint64_t bytes, 
     stamps[1] = mp::clock_ns();
 }
 
-// A ring of windows, one block a rank: signalled puts to the right, acknowledged to the left; then gets and atomics. The share
-// of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics, one that each rank
-// puts to before it adds to signal 2. results: what was wrong; rounds done; calls that refused.
-MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
-                            std::uint32_t atomics, std::uint64_t* results) {
-    const mp::Block block = mp::block();
+namespace test {
+
+template <class Group>
+MP_DEVICE void windows(Group group, const mp::Window& window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
+                       std::uint32_t atomics, std::uint64_t* results) {
     const std::uint64_t me = window.rank, right = (me + 1) % window.ranks;
     const std::uint64_t left = (me + window.ranks - 1) % window.ranks;
     auto* share = static_cast<std::uint64_t*>(mp::address_in(window, me, 0, 0));
@@ -106,38 +105,38 @@ MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint
     for (; round < rounds; ++round) {
         // Of odd rounds from memory that no NIC knows.
         std::uint64_t* from = round % 2 == 0 ? share + words : elsewhere;
-        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads())
+        for (std::uint64_t i = group.rank(); i < words; i += group.size())
             from[i] = test::pattern(me, round, i);
-        if (mp::wait(block, window, 1, round).failed()) break;
+        if (mp::wait(group, window, 1, round).failed()) break;
         if (round % 3 == 2) {
             // All of the group put a part; one signals.
-            block.sync();
-            refused += !mp::put(block, window, right, 0, from, bytes);
-            refused += !mp::signal(block, window, right, 0, round + 1);
+            group.sync();
+            refused += !mp::put(group, window, right, 0, from, bytes);
+            refused += !mp::signal(group, window, right, 0, round + 1);
         } else {
-            block.sync();
-            refused += !mp::put_signal(block, window, right, 0, from, bytes, 0, round + 1);
+            group.sync();
+            refused += !mp::put_signal(group, window, right, 0, from, bytes, 0, round + 1);
         }
-        if (mp::wait(block, window, 0, round + 1).failed()) break;
-        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads())
+        if (mp::wait(group, window, 0, round + 1).failed()) break;
+        for (std::uint64_t i = group.rank(); i < words; i += group.size())
             wrong += share[i] != test::pattern(left, round, i);
-        block.sync();
-        refused += !mp::signal(block, window, left, 1, round + 1);
+        group.sync();
+        refused += !mp::signal(group, window, left, 1, round + 1);
     }
     // Nobody puts any more to what is got into.
-    if (!mp::wait(block, window, 1, rounds).failed()) {
-        refused += !mp::get(block, window, right, 2 * bytes, share + words, bytes);
-        refused += !mp::get(block, window, right, 2 * bytes, elsewhere, bytes);
-        refused += mp::flush(block, window, right).failed();
-        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads()) {
+    if (!mp::wait(group, window, 1, rounds).failed()) {
+        refused += !mp::get(group, window, right, 2 * bytes, share + words, bytes);
+        refused += !mp::get(group, window, right, 2 * bytes, elsewhere, bytes);
+        refused += mp::flush(group, window, right).failed();
+        for (std::uint64_t i = group.rank(); i < words; i += group.size()) {
             wrong += share[words + i] != test::pattern(right, 77, i);
             wrong += elsewhere[i] != test::pattern(right, 77, i);
         }
         // Nor is what was put there still read: one value after another.
-        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads())
+        for (std::uint64_t i = group.rank(); i < words; i += group.size())
             refused += !mp::put_value(window, right, 8 * i, test::pattern(me, 99, i));
-        refused += mp::quiet(block, window, right).failed();
-        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads()) {
+        refused += mp::quiet(group, window, right).failed();
+        for (std::uint64_t i = group.rank(); i < words; i += group.size()) {
             std::uint64_t got = 0;
             refused += !mp::get_value(window, right, 8 * i, got);
             wrong += got != test::pattern(me, 99, i);
@@ -146,8 +145,8 @@ MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint
     if (atomics != 0) {
         std::uint64_t before = 0;
         refused += !mp::fetch_add(window, right, cells, 1, before);
-        wrong += before >= mp::block_threads();
-        if (mp::thread_rank() == 0) {
+        wrong += before >= group.size();
+        if (group.rank() == 0) {
             refused += !mp::swap(window, right, cells + 8, 42, before);
             wrong += before != 7;
             refused += !mp::compare_swap(window, right, cells + 16, 7, 43, before);
@@ -159,46 +158,77 @@ MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint
     if (atomics > 1) {
         // Every kind and width, all threads on the same words.
         const std::uint64_t more = cells + 24 + 8 * window.ranks;
-        const unsigned thread = mp::thread_rank();
+        const unsigned thread = group.rank();
         std::uint32_t half = 0;
         double real = 0;
         refused += !mp::fetch_add(window, right, more, 1u, half);
-        wrong += half >= mp::block_threads();
+        wrong += half >= group.size();
         refused += !mp::atomic_or(window, right, more + 4, 1u << (thread % 32));
         refused += !mp::atomic_min(window, right, more + 8, -std::int64_t(thread));
         refused += !mp::fetch_add(window, right, more + 16, 0.5, real);
-        wrong += real < 0 || real >= 0.5 * mp::block_threads();
+        wrong += real < 0 || real >= 0.5 * group.size();
         refused += !mp::atomic_add(window, right, more + 24, 0.25f);
         refused += !mp::atomic_max(window, right, more + 28, thread, mp::relaxed);
         refused += !mp::atomic_set(window, right, more + 32, std::int32_t(-5));
         // Any word is a signal.
         refused += !mp::signal_add(mp::thread(), window, right, mp::word(more + 40), 2);
-        if (mp::wait(mp::thread(), window, mp::word(more + 40), mp::ge, 2 * std::uint64_t{mp::block_threads()}).failed()) ++wrong;
-        block.sync();
-        refused += !mp::put_signal(block, window, right, more + 56, share, 8, mp::word(more + 48), 5 + me);
-        wrong += mp::wait(block, window, mp::word(more + 48), mp::eq, 5 + left).failed();
+        if (mp::wait(mp::thread(), window, mp::word(more + 40), mp::ge, 2 * std::uint64_t{group.size()}).failed()) ++wrong;
+        group.sync();
+        refused += !mp::put_signal(group, window, right, more + 56, share, 8, mp::word(more + 48), 5 + me);
+        wrong += mp::wait(group, window, mp::word(more + 48), mp::eq, 5 + left).failed();
         // What all have added has come when the last part of it is there.
-        wrong += mp::wait(mp::thread(), window, mp::word(more), mp::eq, mp::block_threads()).failed();
+        wrong += mp::wait(mp::thread(), window, mp::word(more), mp::eq, group.size()).failed();
         wrong += mp::wait(mp::thread(), window, mp::word(more + 32), mp::lt, std::int32_t(0)).failed();
+        if (group.leads()) {
+            // The other kinds, of a word that nobody else changes.
+            const std::uint64_t cell = more + 64;
+            std::uint64_t held[6] = {};
+            refused += !mp::fetch_or(window, right, cell, 0xf0, held[0]);
+            refused += !mp::fetch_and(window, right, cell, 0x3c, held[1]);
+            refused += !mp::fetch_xor(window, right, cell, 0x11, held[2]);
+            refused += !mp::fetch_max(window, right, cell, 0x100, held[3]);
+            refused += !mp::fetch_min(window, right, cell, 7, held[4]);
+            refused += !mp::atomic_and(window, right, cell, std::uint64_t{3});
+            refused += !mp::atomic_xor(window, right, cell, std::uint64_t{1});
+            refused += !mp::atomic_fetch(window, right, cell, held[5]);
+            constexpr std::uint64_t expected[6] = {0, 0xf0, 0x30, 0x21, 0x100, 2};
+            for (int i = 0; i < 6; ++i) wrong += held[i] != expected[i];
+        }
     }
     // The sum of what all have added says that all have put, if nobody adds to it for the next time before all have seen that: what
     // somebody who is ahead has added could stand for what somebody else has still to put.
     for (std::uint64_t time = 1; time <= rounds; ++time) {
-        block.sync();
-        if (mp::thread_rank() == 0) elsewhere[0] = time;
-        block.sync();
+        group.sync();
+        if (group.rank() == 0) elsewhere[0] = time;
+        group.sync();
         for (std::uint64_t rank = 0; rank < window.ranks; ++rank)
-            refused += !mp::put_signal_add(block, window, rank, cells + 24 + 8 * me, elsewhere, 8, 2, 2);
-        refused += !mp::signal_add(block, window, right, 2, 1);
-        if (mp::wait(block, window, 2, time * (2 * window.ranks + 1)).failed()) break;
+            refused += !mp::put_signal_add(group, window, rank, cells + 24 + 8 * me, elsewhere, 8, 2, 2);
+        refused += !mp::signal_add(group, window, right, 2, 1);
+        const std::uint64_t all = time * (2 * window.ranks + 1);
+        if (mp::wait(group, window, 2, all).failed()) break;
+        wrong += mp::wait_all(group, window, mp::signals_in(window, 2, 1, all), mp::ge).failed();
+        wrong += mp::wait_any(group, window, mp::signals_in(window, 0, 3, all), mp::ge, 2).index != 2;
+        wrong += mp::signals_in(window, 2, 1, all).word(0) != mp::signal_in(window, me, 2);
         for (std::uint64_t rank = 0; rank < window.ranks; ++rank) wrong += share[3 * words + 3 + rank] != time;
-        block.sync();
-        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) refused += !mp::signal_add(block, window, rank, 0, 1);
-        if (mp::wait(block, window, 0, rounds + time * window.ranks).failed()) break;
+        group.sync();
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) refused += !mp::signal_add(group, window, rank, 0, 1);
+        if (mp::wait(group, window, 0, rounds + time * window.ranks).failed()) break;
     }
     mp::add(results, wrong, mp::relaxed, mp::system);
     mp::add(results + 2, refused, mp::relaxed, mp::system);
-    if (mp::thread_rank() == 0) results[1] = round;
+    if (group.rank() == 0) results[1] = round;
+}
+
+}  // namespace test
+
+// A ring of windows, one thread (`flavour` 0), warp (1) or block (2) a rank: signalled puts to the right, acknowledged to the left; then gets and
+// atomics. The share of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics, one that each rank
+// puts to before it adds to signal 2. results: what was wrong; rounds done; calls that refused.
+MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
+                            std::uint32_t atomics, std::uint32_t flavour, std::uint64_t* results) {
+    if (flavour == 0 && mp::thread_rank() == 0) test::windows(mp::thread(), window, elsewhere, words, rounds, atomics, results);
+    if (flavour == 1 && mp::thread_rank() < 32) test::windows(mp::warp(), window, elsewhere, words, rounds, atomics, results);
+    if (flavour == 2) test::windows(mp::block(), window, elsewhere, words, rounds, atomics, results);
 }
 
 // One put by the block, of memory that no NIC knows, and nothing behind it. results[0] counts refusals.
