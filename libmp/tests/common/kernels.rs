@@ -82,17 +82,11 @@ impl Kernels {
     }
 
     /// Starts a kernel on a stream.
-    pub fn launch(
-        &self,
-        stream: &Stream,
-        name: &'static str,
-        (blocks, threads): (u32, u32),
-        args: Vec<Value>,
-    ) {
-        let (kernel, dims) = (self.kernel(name), Dims::linear(blocks, threads));
-        let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
-        // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
-        unsafe { stream.launch(&kernel, dims, &args) }.unwrap();
+    pub fn launch(&self, stream: &Stream, name: &'static str, dims: (u32, u32), args: Vec<Value>) {
+        self.start(name, dims, args, |kernel, dims, args| {
+            // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
+            unsafe { stream.launch(kernel, dims, args) }
+        });
     }
 
     /// Starts a kernel whose blocks meet.
@@ -100,13 +94,24 @@ impl Kernels {
         &self,
         stream: &Stream,
         name: &'static str,
-        (blocks, threads): (u32, u32),
+        dims: (u32, u32),
         args: Vec<Value>,
     ) {
-        let (kernel, dims) = (self.kernel(name), Dims::linear(blocks, threads));
+        self.start(name, dims, args, |kernel, dims, args| {
+            // SAFETY: as above.
+            unsafe { stream.launch_together(kernel, dims, args) }
+        });
+    }
+
+    fn start(
+        &self,
+        name: &'static str,
+        (blocks, threads): (u32, u32),
+        args: Vec<Value>,
+        launch: impl FnOnce(&Kernel, Dims, &[Arg<'_>]) -> libmp::gdsync::Result<()>,
+    ) {
         let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
-        // SAFETY: as above.
-        unsafe { stream.launch_together(&kernel, dims, &args) }.unwrap();
+        launch(&self.kernel(name), Dims::linear(blocks, threads), &args).unwrap();
     }
 
     fn kernel(&self, name: &'static str) -> Kernel {
