@@ -49,21 +49,21 @@ public:
         if (rank_ == 0) store(mine_, std::uint64_t(number_), release, gpu);
         impl::Found found = {};
         // What decides is the same in all threads, as the compiler can tell: a branch on what one has read costs much behind it.
-        for (unsigned looks = 1; block_any(is_late()); ++looks) {
-            if (MP_RARELY(looks % looks_between_clocks == 0) && block_any(does_not_come(found))) {
-                number_ = broken;
-                if (rank_ == 0) store(mine_, std::uint64_t(broken), relaxed, gpu);
-                return false;
-            }
-            if (rank_ == 0) pause();
-        }
-        return true;
+        do {
+            int looks = looks_between_clocks;
+            while (block_any(is_late()) && --looks > 0)
+                if (rank_ == 0) pause();
+            if (!MP_RARELY(looks == 0)) return true;
+        } while (!block_any(does_not_come(found)));
+        number_ = broken;
+        if (rank_ == 0) store(mine_, std::uint64_t(broken), relaxed, gpu);
+        return false;
     }
 
 private:
     // What the signal of a block says whose meeting has failed: less than any count, and so is what it counts on from there.
     static constexpr std::int64_t broken = -1 - INT64_MAX;
-    static constexpr unsigned looks_between_clocks = 64;
+    static constexpr int looks_between_clocks = 64;
 
     MP_DEVICE std::uint64_t* signal(std::uint32_t block) const { return reinterpret_cast<std::uint64_t*>(all_.signals) + block; }
 
