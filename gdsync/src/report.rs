@@ -4,12 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mp_kernels::{WaitReport, WaitStatus};
+use mp_kernels::{WaitBounds, WaitReport, WaitStatus};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::allocation::Allocation;
 use crate::memory::{Buffer, Space};
+
+/// Bounds of a wait in a kernel; `abort` is what [`Watchdog::bound`](crate::Watchdog::bound) gives, or 0.
+pub(crate) fn bounds(abort: u64, timeout: Duration) -> WaitBounds {
+    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    WaitBounds { abort, timeout_ns }
+}
 
 /// The slot of a stream: the first failure stays.
 pub(crate) struct Report(Buffer<u64>);
@@ -39,10 +45,10 @@ impl Report {
         let report = unsafe { slot.as_ptr().read_volatile() };
         (report.status != 0).then(|| Error::WaitFailed {
             what: stream.to_owned(),
-            status: if report.status == WaitStatus::Aborted as u32 {
-                "aborted"
-            } else {
-                "timed out"
+            status: match report.status {
+                status if status == WaitStatus::Aborted as u32 => "aborted",
+                status if status == WaitStatus::BadArgument as u32 => "was refused",
+                _ => "timed out",
             },
             expected: report.expected,
             seen: report.seen,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use mp_kernels::{QueuePair as DeviceQueuePair, WaitBounds};
+use mp_kernels::QueuePair as DeviceQueuePair;
 
 use crate::blocks::BlockSignals;
 use crate::cuda::graph::CudaGraph;
@@ -27,6 +27,7 @@ use crate::memop::{MemOp, Until};
 use crate::memory::Buffer;
 use crate::memory::rows::Rows;
 use crate::memory::word::{Word32, Word64};
+use crate::report::bounds;
 use crate::room::WhenFull;
 use crate::watchdog::target::Target;
 use crate::watchdog::{StreamWatch, Watchdog};
@@ -434,8 +435,7 @@ impl Stream {
             Inner::Host(executor) => executor.shared().report.address(),
             Inner::Cuda(stream) => stream.report.address(),
         };
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let bounds = WaitBounds { abort: self.abort()?, timeout_ns };
+        let bounds = bounds(self.abort()?, timeout);
         let address = if blocks == 0 { 0 } else { signals.word(0)?.device_address()? };
         let handle = mp_kernels::BlockSignals { signals: address, bounds, report };
         Ok(BlockSignals { signals, handle })

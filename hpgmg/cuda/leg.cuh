@@ -155,7 +155,7 @@ struct LegPair {
 template <class S>
 __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& coarse, const Leg& leg) {
     HPGMG_BLOCKS_SHARED(values);
-    // One that fails says so to the host, and those behind it fail, too, without waiting: no branch here.
+    // One that fails says so to the host, and those behind it fail soon: no branch here.
     mp::Meetings meetings(leg.signals, BlocksAround<S>::COUNT, BlocksAround<S>{});
     const S share(level);
     double *const x = values, *const beta = values + S::VOLUME;

@@ -162,61 +162,57 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
     let sizes = [1, 2, 3].into_iter();
     let many = sizes.flat_map(|size| [1usize, 63, 64, 700].map(|words| (2, 33, size, words)));
     for (flavour, threads, size, words) in few.into_iter().chain(many) {
-        {
-            ranks(size, |world| {
-                let stream = world.stream(device).unwrap();
-                let cells = 3 * words;
-                let all = cells + 3 + size + 9;
-                let share: Region<u64> = match pinned {
-                    true => Region::from_buffer(device.alloc_pinned(all).unwrap()),
-                    false => world.alloc(device, all).unwrap(),
-                };
-                let stay = (0..words as u64).map(|i| pattern(world.rank(), 77, i));
-                let rest = [0, 7, 7].into_iter().chain(vec![0; size + 9]);
-                let first = vec![0; 2 * words];
-                share
-                    .write(&first.into_iter().chain(stay).chain(rest).collect::<Vec<_>>())
-                    .unwrap();
-                let elsewhere: Region<u64> = world.alloc(device, words).unwrap();
-                let window = world.window(&share, 3).unwrap();
-                let results = kernels.results();
-                // Rounds differ by two and by three. Where threads share two cores each costs as much as all of a GPU's.
-                let rounds = if device.as_cuda().is_some() { 12 } else { 6 };
-                world.barrier().unwrap();
-                let args = vec![
-                    Value::Window(window.handle().unwrap()),
-                    Value::Word(address(elsewhere.buffer())),
-                    Value::Word(words as u64),
-                    Value::Word(rounds),
-                    Value::Half(if atomics { 1 + u32::from(words == 1) } else { 0 }),
-                    Value::Half(flavour),
-                    Value::Word(address(&results)),
-                ];
-                kernels.launch(&stream, "test_windows", (1, threads), args);
-                world.synchronize(&stream, soon()).unwrap();
-                assert_eq!(
-                    results.to_vec().unwrap(),
-                    [0, rounds, 0],
-                    "{size} ranks, {words} words, {threads} threads"
-                );
-                world.barrier().unwrap();
-                if atomics {
-                    let last = share.slice(cells..all).unwrap().to_vec().unwrap();
-                    assert_eq!(last[..3], [u64::from(threads), 42, 43]);
-                    if words == 1 {
-                        let [sum, low, real, half, set, ..] = last[3 + size..] else { panic!() };
-                        let bits = u64::from(u32::MAX >> (32 - threads.min(32)));
-                        assert_eq!(sum, u64::from(threads) | bits << 32);
-                        assert_eq!(low as i64, 1 - i64::from(threads));
-                        assert_eq!(f64::from_bits(real), 0.5 * f64::from(threads));
-                        let quarter = (0.25 * threads as f32).to_bits();
-                        assert_eq!(half, u64::from(quarter) | u64::from(threads - 1) << 32);
-                        assert_eq!(set as i32, -5);
-                    }
+        ranks(size, |world| {
+            let stream = world.stream(device).unwrap();
+            let cells = 3 * words;
+            let all = cells + 3 + size + 9;
+            let share: Region<u64> = match pinned {
+                true => Region::from_buffer(device.alloc_pinned(all).unwrap()),
+                false => world.alloc(device, all).unwrap(),
+            };
+            let stay = (0..words as u64).map(|i| pattern(world.rank(), 77, i));
+            let rest = [0, 7, 7].into_iter().chain(vec![0; size + 9]);
+            let first = vec![0; 2 * words];
+            share.write(&first.into_iter().chain(stay).chain(rest).collect::<Vec<_>>()).unwrap();
+            let elsewhere: Region<u64> = world.alloc(device, words).unwrap();
+            let window = world.window(&share, 3).unwrap();
+            let results = kernels.results();
+            // Rounds differ by two and by three. Where threads share two cores each costs as much as all of a GPU's.
+            let rounds = if device.as_cuda().is_some() { 12 } else { 6 };
+            world.barrier().unwrap();
+            let args = vec![
+                Value::Window(window.handle().unwrap()),
+                Value::Word(address(elsewhere.buffer())),
+                Value::Word(words as u64),
+                Value::Word(rounds),
+                Value::Half(if atomics { 1 + u32::from(words == 1) } else { 0 }),
+                Value::Half(flavour),
+                Value::Word(address(&results)),
+            ];
+            kernels.launch(&stream, "test_windows", (1, threads), args);
+            world.synchronize(&stream, soon()).unwrap();
+            assert_eq!(
+                results.to_vec().unwrap(),
+                [0, rounds, 0],
+                "{size} ranks, {words} words, {threads} threads"
+            );
+            world.barrier().unwrap();
+            if atomics {
+                let last = share.slice(cells..all).unwrap().to_vec().unwrap();
+                assert_eq!(last[..3], [u64::from(threads), 42, 43]);
+                if words == 1 {
+                    let [sum, low, real, half, set, ..] = last[3 + size..] else { panic!() };
+                    let bits = u64::from(u32::MAX >> (32 - threads.min(32)));
+                    assert_eq!(sum, u64::from(threads) | bits << 32);
+                    assert_eq!(low as i64, 1 - i64::from(threads));
+                    assert_eq!(f64::from_bits(real), 0.5 * f64::from(threads));
+                    let quarter = (0.25 * threads as f32).to_bits();
+                    assert_eq!(half, u64::from(quarter) | u64::from(threads - 1) << 32);
+                    assert_eq!(set as i32, -5);
                 }
-                world.barrier().unwrap();
-            });
-        }
+            }
+            world.barrier().unwrap();
+        });
     }
 }
 

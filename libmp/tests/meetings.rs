@@ -24,6 +24,7 @@ struct Blocks {
     signals: BlockSignals,
     data: Buffer<u64>,
     results: Buffer<u64>,
+    threads: u32,
 }
 
 impl Blocks {
@@ -35,18 +36,18 @@ impl Blocks {
             signals: stream.block_signals(blocks, timeout).unwrap(),
             data: device.alloc(2 * blocks * WORDS).unwrap(),
             results: device.alloc_pinned(2).unwrap(),
+            threads: if device.as_cuda().is_some() { 96 } else { 5 },
             stream,
         }
     }
 
     /// `turns` turns from number `first` on: of all blocks with all, or of neighbours; `absent` stays away.
     fn play(&self, all: bool, absent: u32, first: u64, turns: u64) {
-        let threads = if self.stream.device().as_cuda().is_some() { 96 } else { 5 };
         let mut args = vec![Value::Signals(self.signals.handle())];
         args.extend([u32::from(all), absent].map(Value::Half));
         let words = [address(&self.data), WORDS as u64, first, turns, address(&self.results)];
         args.extend(words.map(Value::Word));
-        let dims = (self.signals.blocks() as u32, threads);
+        let dims = (self.signals.blocks() as u32, self.threads);
         self.kernels.launch_together(&self.stream, "mp_meetings", dims, args);
     }
 
@@ -89,6 +90,17 @@ fn a_block_that_stays_away_is_reported_by_the_stream(device: &Device) {
     assert_eq!(blocks.found(), [0, 0]);
 }
 
+fn more_blocks_than_a_block_has_threads_are_refused(device: &Device) {
+    let blocks = Blocks::new(device.stream().unwrap(), Duration::from_secs(60));
+    let blocks = Blocks { threads: 2, ..blocks };
+    blocks.play(true, NOBODY, 0, 5);
+    let error = blocks.stream.synchronize(soon()).unwrap_err();
+    let met = blocks.signals.blocks() as u64;
+    let Error::WaitFailed { status, expected, seen, .. } = error else { panic!("{error}") };
+    assert_eq!((status, expected, seen), ("was refused", met, 2));
+    assert_eq!(blocks.found(), [0, 0]);
+}
+
 fn an_abort_ends_meetings(device: &Device) {
     let watchdog = Watchdog::new(device).unwrap();
     let stream = device.watched_stream(&watchdog).unwrap();
@@ -125,6 +137,11 @@ mod host {
     }
 
     #[test]
+    fn more_blocks_than_a_block_has_threads_are_refused() {
+        super::more_blocks_than_a_block_has_threads_are_refused(&Device::Host);
+    }
+
+    #[test]
     fn an_abort_ends_meetings() {
         super::an_abort_ends_meetings(&Device::Host);
     }
@@ -152,6 +169,12 @@ mod gpu {
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn a_block_that_stays_away_is_reported_by_the_stream() {
         super::a_block_that_stays_away_is_reported_by_the_stream(&gpu());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn more_blocks_than_a_block_has_threads_are_refused() {
+        super::more_blocks_than_a_block_has_threads_are_refused(&gpu());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use mp_kernels::{Comparison, QueuePair, WaitBounds};
+use mp_kernels::{Comparison, QueuePair};
 
 use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
@@ -28,7 +28,7 @@ use crate::memory::Buffer;
 use crate::memory::allocation::Allocation;
 use crate::memory::rows::Rows;
 use crate::memory::word::Word64;
-use crate::report::Report;
+use crate::report::{Report, bounds};
 use crate::room::WhenFull;
 use crate::watchdog::target::Target;
 
@@ -472,8 +472,7 @@ impl CudaStream {
     /// By a kernel that rings blocks of a queue of prepared entries.
     pub fn ring(&self, queue: &QueuePair, blocks: Range<u64>, timeout: Duration) -> Result<()> {
         let kernel = self.device.kernel("mp_ring")?;
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let bounds = WaitBounds { abort: 0, timeout_ns };
+        let bounds = bounds(0, timeout);
         let report = self.report.address();
         let args = [
             Arg::new(queue),
@@ -496,8 +495,7 @@ impl CudaStream {
     ) -> Result<()> {
         let kernel = self.device.kernel("mp_signal_wait")?;
         let address = word.device_address()?;
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let bounds = WaitBounds { abort, timeout_ns };
+        let bounds = bounds(abort, timeout);
         let report = self.report.address();
         let (value, comparison) = (until.value(), comparison(until) as u32);
         self.hold(&[MemOp::Wait64(word, until)]);

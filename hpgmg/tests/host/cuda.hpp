@@ -237,14 +237,9 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument, bool toge
     mp::host::fibers = &FIBERS;
     if (together) {
         std::vector<Block> all(blocks);
-        std::vector<std::unique_ptr<mp::host::Block>> shared;
-        mp::host::Cluster cluster;
-        for (unsigned number = 0; number < blocks; ++number) {
-            shared.push_back(std::make_unique<mp::host::Block>(dims.threads()));
-            shared[number]->cluster = &cluster;
-            cluster.blocks.push_back(shared[number].get());
-            set_up(all[number], dims, number, *shared[number], call, argument);
-        }
+        mp::host::Cluster cluster(blocks, dims.threads());
+        for (unsigned number = 0; number < blocks; ++number)
+            set_up(all[number], dims, number, *cluster.blocks[number], call, argument);
         // In turn the first goes on first and the last does.
         const auto are_live = [&] { return std::any_of(all.begin(), all.end(), [](const Block& of) { return of.all.live > 0; }); };
         for (bool forward = true; are_live(); forward = !forward) {

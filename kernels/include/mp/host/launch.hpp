@@ -32,8 +32,8 @@ template <class Kernel, class... Args>
 void launch(unsigned blocks, unsigned threads, Kernel kernel, Args... args) {
     enum Gate { closed, open, cancelled };
     std::atomic<int> gate = closed;
-    Cluster cluster;
-    std::vector<std::unique_ptr<Block>> state;
+    Cluster cluster(blocks, threads);
+    const auto& state = cluster.blocks;
     std::vector<std::jthread> running;
     const auto run = [&](unsigned block, unsigned thread) {
         gate.wait(closed);
@@ -53,11 +53,6 @@ void launch(unsigned blocks, unsigned threads, Kernel kernel, Args... args) {
         gate = how;
         gate.notify_all();
     };
-    for (unsigned block = 0; block < blocks; ++block) {
-        state.push_back(std::make_unique<Block>(threads));
-        state[block]->cluster = &cluster;
-        cluster.blocks.push_back(state[block].get());
-    }
     try {
         for (unsigned block = 0; block < blocks; ++block)
             for (unsigned thread = 0; thread < threads; ++thread) running.emplace_back(run, block, thread);

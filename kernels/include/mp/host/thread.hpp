@@ -89,13 +89,7 @@ private:
     std::atomic<std::uint64_t> over_ = 0;
 };
 
-struct Block;
-
-// The blocks of a launch, how many of them have come to a barrier of all, and how many barriers are over.
-struct Cluster {
-    std::vector<Block*> blocks;
-    std::uint64_t here = 0, met = 0;
-};
+struct Cluster;
 
 struct Block {
     explicit Block(unsigned threads) : all(threads) {
@@ -108,6 +102,18 @@ struct Block {
     std::vector<unsigned char> memory = std::vector<unsigned char>(1024);
     Cluster* cluster = nullptr;
     Arriving arriving[2];  // of turns with even and with odd numbers
+};
+
+// The blocks of a launch, how many of them have come to a barrier of all, and how many barriers are over.
+struct Cluster {
+    Cluster(unsigned count, unsigned threads) {
+        for (unsigned block = 0; block < count; ++block) {
+            blocks.push_back(std::make_unique<Block>(threads));
+            blocks.back()->cluster = this;
+        }
+    }
+    std::vector<std::unique_ptr<Block>> blocks;
+    std::uint64_t here = 0, met = 0;
 };
 
 struct Thread {
