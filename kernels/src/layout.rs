@@ -71,7 +71,8 @@ shared_enum! {
         NoSuchSignal = 5 as no_such_signal,
         /// Refused: some of the bytes, or elements, lie outside.
         OutOfRange = 6 as out_of_range,
-        /// Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
+        /// Refused: an atomic operation at no multiple of its size, on a GPU's own memory through a NIC, or by a GPU on memory of the host that
+        /// is another rank's and that a NIC changes.
         NotAtomic = 7 as not_atomic,
         /// A bounded queue is full, and what it is asked for is not in it.
         NoRoom = 8 as no_room,
@@ -475,6 +476,11 @@ shared_structs! {
         pub signals: u64,
         /// Its `NicPart`, if it is reached through a NIC: the addresses above are not this GPU's then. 0: it is mapped.
         pub nic: u64,
+        /// The `NicPart` by which atomic operations, and additions to signals, go: `nic`, and one where the share is mapped but others
+        /// change it through a NIC, whose operations are one with the NIC's alone. 0: they go as loads and stores do.
+        pub atomic_nic: u64,
+        /// `bytes` where atomic operations on the memory go as loads and stores do, else 0.
+        pub atomic_bytes: u64,
     }
 
     /// What loads and stores reach of a rank's share of a window: all zeros if it is behind a NIC.
@@ -485,6 +491,10 @@ shared_structs! {
         pub bytes: u64,
         /// Its signals, as in `WindowPart`.
         pub signals: u64,
+        /// `bytes` where atomic operations on the memory go as loads and stores do, else 0.
+        pub atomic_bytes: u64,
+        /// `signals` where additions to them do, else 0.
+        pub atomic_signals: u64,
     }
 
     /// How a rank's share of a window is reached through a NIC.

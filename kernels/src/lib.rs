@@ -53,6 +53,7 @@ pub const KERNELS: &[&str] = &[
     "mp_signal_wait",
     "mp_steps",
     "mp_steps_few",
+    "mp_window_signal_add",
 ];
 
 /// Threads of a block that suit messages of `bytes` bytes as packets: one for each packet, or if these are more than 512 for each

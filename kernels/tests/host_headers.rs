@@ -170,6 +170,7 @@ cases! {
     an_all_reduce_gives_every_rank_the_same,
     an_unbounded_ping_pong_plays_the_same_game,
     atomics_of_many_threads_at_once_have_results_of_their_own,
+    atomics_on_a_mapped_share_that_a_nic_changes_go_by_the_nic,
     barriers_that_are_met_at_again_and_again_are_runs_like_others,
     blocks_and_warps_wait_one_after_another_without_mixing_their_results,
     blocks_of_different_sizes_pass_messages,

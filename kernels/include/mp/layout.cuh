@@ -92,7 +92,8 @@ enum [[nodiscard]] WaitStatus : std::uint32_t {
     no_such_signal = 5,
     // Refused: some of the bytes, or elements, lie outside.
     out_of_range = 6,
-    // Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
+    // Refused: an atomic operation at no multiple of its size, on a GPU's own memory through a NIC, or by a GPU on memory of the host that
+    // is another rank's and that a NIC changes.
     not_atomic = 7,
     // A bounded queue is full, and what it is asked for is not in it.
     no_room = 8,
@@ -566,12 +567,19 @@ struct WindowPart {
     std::uint64_t signals;
     // Its `NicPart`, if it is reached through a NIC: the addresses above are not this GPU's then. 0: it is mapped.
     std::uint64_t nic;
+    // The `NicPart` by which atomic operations, and additions to signals, go: `nic`, and one where the share is mapped but others
+    // change it through a NIC, whose operations are one with the NIC's alone. 0: they go as loads and stores do.
+    std::uint64_t atomic_nic;
+    // `bytes` where atomic operations on the memory go as loads and stores do, else 0.
+    std::uint64_t atomic_bytes;
 };
-static_assert(sizeof(WindowPart) == 32 && alignof(WindowPart) == 8);
+static_assert(sizeof(WindowPart) == 48 && alignof(WindowPart) == 8);
 static_assert(offsetof(WindowPart, memory) == 0);
 static_assert(offsetof(WindowPart, bytes) == 8);
 static_assert(offsetof(WindowPart, signals) == 16);
 static_assert(offsetof(WindowPart, nic) == 24);
+static_assert(offsetof(WindowPart, atomic_nic) == 32);
+static_assert(offsetof(WindowPart, atomic_bytes) == 40);
 
 // What loads and stores reach of a rank's share of a window: all zeros if it is behind a NIC.
 struct MappedPart {
@@ -581,11 +589,17 @@ struct MappedPart {
     std::uint64_t bytes;
     // Its signals, as in `WindowPart`.
     std::uint64_t signals;
+    // `bytes` where atomic operations on the memory go as loads and stores do, else 0.
+    std::uint64_t atomic_bytes;
+    // `signals` where additions to them do, else 0.
+    std::uint64_t atomic_signals;
 };
-static_assert(sizeof(MappedPart) == 24 && alignof(MappedPart) == 8);
+static_assert(sizeof(MappedPart) == 40 && alignof(MappedPart) == 8);
 static_assert(offsetof(MappedPart, memory) == 0);
 static_assert(offsetof(MappedPart, bytes) == 8);
 static_assert(offsetof(MappedPart, signals) == 16);
+static_assert(offsetof(MappedPart, atomic_bytes) == 24);
+static_assert(offsetof(MappedPart, atomic_signals) == 32);
 
 // How a rank's share of a window is reached through a NIC.
 struct NicPart {
@@ -639,7 +653,7 @@ struct Window {
     // finds it there quicker than in memory.
     MappedPart near[8];
 };
-static_assert(sizeof(Window) == 248 && alignof(Window) == 8);
+static_assert(sizeof(Window) == 376 && alignof(Window) == 8);
 static_assert(offsetof(Window, parts) == 0);
 static_assert(offsetof(Window, ranks) == 8);
 static_assert(offsetof(Window, rank) == 16);
@@ -960,7 +974,7 @@ struct CollectiveState {
     // each rank.
     Window window;
 };
-static_assert(sizeof(CollectiveState) == 512 && alignof(CollectiveState) == 8);
+static_assert(sizeof(CollectiveState) == 640 && alignof(CollectiveState) == 8);
 static_assert(offsetof(CollectiveState, ring) == 0);
 static_assert(offsetof(CollectiveState, met) == 32);
 static_assert(offsetof(CollectiveState, reserved) == 40);
@@ -998,14 +1012,14 @@ struct ShmemWorld {
     // What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
     Collective meeting;
 };
-static_assert(sizeof(ShmemWorld) == 520 && alignof(ShmemWorld) == 8);
+static_assert(sizeof(ShmemWorld) == 648 && alignof(ShmemWorld) == 8);
 static_assert(offsetof(ShmemWorld, heap) == 0);
-static_assert(offsetof(ShmemWorld, base) == 248);
-static_assert(offsetof(ShmemWorld, all) == 256);
-static_assert(offsetof(ShmemWorld, shared) == 280);
-static_assert(offsetof(ShmemWorld, made) == 304);
-static_assert(offsetof(ShmemWorld, made_end) == 312);
-static_assert(offsetof(ShmemWorld, meeting) == 320);
+static_assert(offsetof(ShmemWorld, base) == 376);
+static_assert(offsetof(ShmemWorld, all) == 384);
+static_assert(offsetof(ShmemWorld, shared) == 408);
+static_assert(offsetof(ShmemWorld, made) == 432);
+static_assert(offsetof(ShmemWorld, made_end) == 440);
+static_assert(offsetof(ShmemWorld, meeting) == 448);
 
 // Pieces of large blocks in one lane between this rank and another, modulo 2^32.
 struct LaneCounters {

@@ -46,12 +46,29 @@ MP_DEVICE MappedPart mapped_part(const Window& window, std::uint64_t rank) {
     // Asked for at once, so that a loop of calls asks once.
     const WindowPart* part = at<const WindowPart>(window.parts) + rank;
     if (fixed(part->nic) != 0) return {};
-    return {fixed(part->memory), fixed(part->bytes), fixed(part->signals)};
+    const std::uint64_t signals = fixed(part->signals);
+    return {fixed(part->memory), fixed(part->bytes), signals, fixed(part->atomic_bytes), fixed(part->atomic_nic) == 0 ? signals : 0};
+}
+// What this GPU's atomic operations may change of it: what a NIC changes, only the NIC does.
+MP_DEVICE MappedPart atomic_part(const Window& window, std::uint64_t rank) {
+    const MappedPart part = mapped_part(window, rank);
+    return {part.memory, part.atomic_bytes, part.atomic_signals, part.atomic_bytes, part.atomic_signals};
+}
+// Whether requests to a NIC may be on their way to the rank.
+MP_DEVICE bool is_told_by_nic(const Window& window, std::uint64_t rank) {
+    const MappedPart part = mapped_part(window, rank);
+    return part.memory == 0 || part.atomic_bytes != part.bytes || part.atomic_signals != part.signals;
 }
 // All of it, all zeros if there is no such rank.
 MP_DEVICE WindowPart whole_part(const Window& window, std::uint64_t rank) {
     const WindowPart* part = part_of(window, rank);
     return part != nullptr ? *part : WindowPart{};
+}
+// The same as atomic operations that are not this GPU's own go there.
+MP_DEVICE WindowPart whole_atomic_part(const Window& window, std::uint64_t rank) {
+    WindowPart part = whole_part(window, rank);
+    part.nic = part.atomic_nic;
+    return part;
 }
 
 // A place in a rank's share, if there is one: an address of this GPU, or of the rank if the share is behind a NIC.
@@ -72,6 +89,12 @@ MP_DEVICE Place word_in(const Share& share, std::uint64_t at, std::uint64_t byte
 // The same as loads and stores reach it. The address is worked out beside the checks, not behind them.
 MP_DEVICE Place mapped_word(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
     Place word = word_in(mapped_part(window, rank), at, bytes);
+    keep(word.address);
+    return word;
+}
+// The same for atomic operations.
+MP_DEVICE Place atomic_word(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    Place word = word_in(atomic_part(window, rank), at, bytes);
     keep(word.address);
     return word;
 }
@@ -288,7 +311,7 @@ MP_DEVICE WaitResult flush(Group group, const Window& window) {
 template <class Group>
 MP_DEVICE WaitResult quiet(Group group, const Window& window, std::uint64_t rank) {
     if (MP_RARELY(rank >= window.ranks)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
-    if (MP_RARELY(impl::mapped_part(window, rank).memory == 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::posted);
+    if (MP_RARELY(impl::is_told_by_nic(window, rank))) return impl::drain(group, window, rank, 1, 0, impl::Drain::posted);
     group.sync();
     if (group.leads()) fence(acq_rel, system);
     group.sync();
@@ -346,7 +369,7 @@ MP_COLD bool signal_rest(Group group, const Window& window, std::uint64_t rank, 
 }
 template <class Group, class Signal>
 MP_COLD bool signal_add_rest(Group group, const Window& window, std::uint64_t rank, Signal signal, std::uint64_t value) {
-    const WindowPart share = whole_part(window, rank);
+    const WindowPart share = whole_atomic_part(window, rank);
     const Place word = signal_place_in(window, share, signal);
     if (!word.is_there) return no_signal(group, window, rank, signal) == ok;
     return add_by_nic(group, window, share, word.address, value);
@@ -371,7 +394,7 @@ template <class Group, class Signal>
 template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool signal_add(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                         std::uint64_t value) {
-    const impl::Place word = impl::signal_place_in(window, impl::mapped_part(window, rank), signal);
+    const impl::Place word = impl::signal_place_in(window, impl::atomic_part(window, rank), signal);
     if (MP_RARELY(!word.is_there)) return impl::signal_add_rest(group, window, rank, signal, value);
     mp::signal_add(group, impl::at<std::uint64_t>(word.address), value);
     return true;
@@ -554,7 +577,7 @@ struct Fetched {
 // Atomic operations by a NIC, or refused. `by_nic` is told the share and the address.
 template <class T, class ByNic>
 MP_DEVICE Fetched<T> word_rest(const Window& window, std::uint64_t rank, std::uint64_t at, const ByNic& by_nic) {
-    const WindowPart share = whole_part(window, rank);
+    const WindowPart share = whole_atomic_part(window, rank);
     const Place there = word_in(share, at, sizeof(T));
     Fetched<T> fetched = {T{}, there.is_there};
     if (there.is_there)
@@ -579,7 +602,7 @@ MP_COLD Fetched<T> compare_swap_rest(const Window& window, std::uint64_t rank, s
 // One thread changes the word of `T` at byte `at` of a rank.
 template <class T, class Kind, class Order>
 MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, T& before, Order order) {
-    const Place there = mapped_word(window, rank, at, sizeof(T));
+    const Place there = atomic_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return fetch_rest(window, rank, at, kind, value).to(before);
     if constexpr (std::is_same_v<Kind, replace_t> && !std::is_integral_v<T>) {
         using Bits = BitsOf<T>;
@@ -591,7 +614,7 @@ MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t 
 }
 template <class T, class Kind, class Order>
 MP_DEVICE bool change_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, Order order) {
-    const Place there = mapped_word(window, rank, at, sizeof(T));
+    const Place there = atomic_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return fetch_rest(window, rank, at, kind, value).done;
     if constexpr (std::is_same_v<Kind, replace_t>)
         store(impl::at<BitsOf<T>>(there.address), to_bits(value), order, system);
@@ -661,7 +684,7 @@ template <class T, class Order = acquire_t>
 template <class T, class Order = acq_rel_t>
 [[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, impl::As<T> expected,
                                           impl::As<T> value, T& before, Order order = {}) {
-    const impl::Place there = impl::mapped_word(window, rank, at, sizeof(T));
+    const impl::Place there = impl::atomic_word(window, rank, at, sizeof(T));
     if (MP_RARELY(!there.is_there)) return impl::compare_swap_rest<T>(window, rank, at, expected, value).to(before);
     before = mp::compare_swap(impl::at<T>(there.address), expected, value, system, order);
     return true;

@@ -1,4 +1,4 @@
-// Atomic operations as stream operations.
+// Atomic operations, and additions to signals, as stream operations.
 #pragma once
 
 #include <mp/mp.cuh>
@@ -32,6 +32,12 @@ MP_DEVICE bool atomic_by(const Window& window, std::uint64_t rank, std::uint64_t
 }
 
 }  // namespace mp
+
+// One thread adds to a signal of a rank, which a NIC changes. What is refused, and what fails, is in the window's report.
+MP_KERNEL void mp_window_signal_add(const __grid_constant__ mp::Window window, std::uint64_t rank, std::uint64_t signal, std::uint64_t value) {
+    mp::begin_in_turn();
+    if (mp::block_rank() == 0 && mp::thread_rank() == 0) (void)mp::signal_add(mp::thread(), window, rank, signal, value);
+}
 
 // One thread changes the word of an mp::Element at byte `at` of a rank by an mp::AtomicKind. What it held goes to `into`, with as many
 // bytes, unless that is null. What is refused, and what fails, is in the window's report.

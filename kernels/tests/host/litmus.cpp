@@ -86,7 +86,7 @@ uint64_t play_puts(mp::litmus::Order order, uint64_t bytes, uint64_t rounds) {
         landings[side].resize(2 * bytes / 8 * channels);
         sources[side] = landings[side];
         signals[side].resize(2 * channels * mp::signal_stride / 8);
-        parts[side] = {address(landings[side].data()), 2 * bytes * channels, address(signals[side].data()), 0};
+        parts[side] = mapped(address(landings[side].data()), 2 * bytes * channels, address(signals[side].data()));
     }
     const auto play = [&](unsigned side, unsigned threads) {
         mp::WaitReport report = {};

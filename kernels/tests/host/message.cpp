@@ -278,8 +278,8 @@ CASE(puts_are_there_when_the_signal_is) {
 
 CASE(a_window_refuses_what_lies_outside) {
     std::vector<uint64_t> mine(4), theirs(6), signals_mine(16), signals_theirs(16);
-    const mp::WindowPart parts[2] = {{address(mine.data()), 32, address(signals_mine.data()), 0},
-                                     {address(theirs.data()), 48, address(signals_theirs.data()), 0}};
+    const mp::WindowPart parts[2] = {mapped(address(mine.data()), 32, address(signals_mine.data())),
+                                     mapped(address(theirs.data()), 48, address(signals_theirs.data()))};
     mp::Window window = window_of(parts);
     window.signals = 2;
     window.timeout_ns = 1'000'000;
@@ -399,7 +399,7 @@ void change_each_float(const mp::Window& window, T* word) {
 
 CASE(words_of_a_window_are_changed_in_every_way_and_width) {
     alignas(8) unsigned char memory[24] = {};
-    const mp::WindowPart parts[2] = {{address(memory), 24, 0, 0}, {address(memory), 24, 0, 0}};
+    const mp::WindowPart parts[2] = {mapped(address(memory), 24), mapped(address(memory), 24)};
     mp::WaitReport report = {};
     mp::Window window = window_of(parts);
     window.timeout_ns = 1'000'000;
@@ -435,7 +435,7 @@ void put_and_get(const mp::Window& window, unsigned char* memory, T value) {
 
 CASE(values_of_a_window_are_put_and_got_by_a_thread) {
     alignas(8) unsigned char memory[24] = {};
-    const mp::WindowPart parts[2] = {{address(memory), 24, 0, 0}, {address(memory), 24, 0, 0}};
+    const mp::WindowPart parts[2] = {mapped(address(memory), 24), mapped(address(memory), 24)};
     mp::WaitReport report = {};
     mp::Window window = window_of(parts);
     window.timeout_ns = 1'000'000;
@@ -459,7 +459,7 @@ CASE(what_many_threads_add_at_once_is_all_there_and_all_they_got_is_different) {
         double real;
         std::int32_t low;
     } words = {0, 0, 0, 0, 0};
-    const mp::WindowPart part = {address(&words), sizeof words, 0, 0};
+    const mp::WindowPart part = mapped(address(&words), sizeof words);
     mp::Window window = window_of({&part, 1});
     std::vector<std::atomic<int>> got(all);
     const auto offset = [&](auto& word) { return address(&word) - address(&words); };
@@ -487,7 +487,7 @@ CASE(ranks_that_the_handle_has_no_room_for_are_reached_by_the_table) {
     constexpr unsigned ranks = mp::near_ranks + 2;
     std::vector<uint64_t> words(ranks), signals(8 * ranks);
     std::vector<mp::WindowPart> parts;
-    for (unsigned rank = 0; rank < ranks; ++rank) parts.push_back({address(&words[rank]), 8, address(&signals[8 * rank]), 0});
+    for (unsigned rank = 0; rank < ranks; ++rank) parts.push_back(mapped(address(&words[rank]), 8, address(&signals[8 * rank])));
     mp::WaitReport report = {};
     mp::Window window = window_of(parts);
     window.signals = 1;
@@ -516,7 +516,7 @@ CASE(ranks_that_the_handle_has_no_room_for_are_reached_by_the_table) {
 
 CASE(no_bytes_and_a_signal_go_to_a_rank_without_memory) {
     std::vector<uint64_t> signals(8);
-    const mp::WindowPart part = {0, 0, address(signals.data()), 0};
+    const mp::WindowPart part = mapped(0, 0, address(signals.data()));
     mp::WaitReport report = {};
     mp::Window window = window_of({&part, 1});
     window.signals = 1;

@@ -52,14 +52,14 @@ struct World {
     uint64_t abort = 0;
 
     World(size_t words, unsigned ranks, unsigned queues, uint32_t blocks) : own(words), near(words) {
-        parts.push_back({address(own.data()), 8 * words, address(own_signals.data()), 0});
+        parts.push_back(mapped(address(own.data()), 8 * words, address(own_signals.data())));
         for (unsigned k = 0; k < ranks; ++k) {
             Rank& rank = far.emplace_back(words, queues, blocks);
             rank.part.own = address(own.data());
             rank.part.own_bytes = 8 * words;
-            parts.push_back({address(rank.memory.data()), 8 * words, address(rank.signals.data()), address(&rank.part)});
+            parts.push_back(behind(rank.part, address(rank.memory.data()), 8 * words, address(rank.signals.data())));
         }
-        parts.push_back({address(near.data()), 8 * words, address(near_signals.data()), 0});
+        parts.push_back(mapped(address(near.data()), 8 * words, address(near_signals.data())));
     }
 
     mp::Window window(uint64_t timeout_ns = minute_ns) {
@@ -129,6 +129,53 @@ CASE(a_put_returns_before_it_is_executed_and_flush_and_quiet_wait_for_it) {
     CHECK(!mp::quiet(one, world.window(0)).failed() && !mp::flush(one, world.window(0), 1).failed());
     CHECK(mp::flush(one, world.window(), 3).status == mp::no_such_rank && world.reported() == mp::no_such_rank);
     CHECK(mp::quiet(one, world.window(), 3).status == mp::no_such_rank && world.reported() == mp::no_such_rank);
+}
+
+CASE(atomics_on_a_mapped_share_that_a_nic_changes_go_by_the_nic) {
+    const mp::Thread one = mp::thread();
+    // The first rank is in the handle, the last in the table alone.
+    for (const uint64_t rank : {uint64_t{0}, uint64_t{mp::near_ranks + 1}}) {
+        World world(64, mp::near_ranks, 1, 64);
+        Rank self(64, 1, 64);
+        mp::WindowPart& share = world.parts[rank];
+        share.atomic_nic = address(&self.part);
+        share.atomic_bytes = 0;
+        const auto& memory = rank == 0 ? world.own : world.near;
+        const auto& signals = rank == 0 ? world.own_signals : world.near_signals;
+        self.nics[0].paused = true;
+        // Not loads and stores.
+        uint64_t before = 0;
+        CHECK(mp::signal(one, world.window(), rank, 0, 5) && mp::put_value(world.window(), rank, 24, uint64_t{9}));
+        CHECK(signals[0] == 5 && memory[3] == 9);
+        CHECK(mp::atomic_fetch(world.window(), rank, 24, before) && before == 9);
+        CHECK(!mp::quiet(one, world.window(0), rank).failed());
+        CHECK(mp::signal_add(one, world.window(), rank, 1, 2) && mp::put_signal_add(one, world.window(), rank, 8, &before, 8, 1, 1));
+        CHECK(signals[8] == 0 && memory[1] == 9);
+        CHECK(mp::quiet(one, world.window(moment_ns), rank).status == mp::timed_out && world.reported() == mp::timed_out);
+        self.nics[0].paused = false;
+        CHECK(!mp::quiet(one, world.window()).failed());
+        CHECK_THAT(signals[8], ==, 3u);
+        CHECK(mp::fetch_add(world.window(), rank, 24, 3, before) && before == 9);
+        CHECK(mp::compare_swap(world.window(), rank, 24, 12, 20, before) && before == 12);
+        CHECK(mp::atomic_or(world.window(), rank, 28, 6u) && mp::signal_add(one, world.window(), rank, mp::word(24), 1));
+        CHECK(!mp::quiet(one, world.window(), rank).failed());
+        CHECK_THAT(memory[3], ==, uint64_t{6} << 32 | 21);
+        // Of a GPU's own memory only the signals are changed by a NIC.
+        share.atomic_bytes = share.bytes;
+        self.nics[0].paused = true;
+        CHECK(mp::fetch_add(world.window(), rank, 0, 4, before) && memory[0] == 4);
+        CHECK(mp::signal_add(one, world.window(), rank, mp::word(0), 4) && memory[0] == 8);
+        CHECK(mp::signal_add(one, world.window(), rank, 1, 1) && signals[8] == 3);
+        self.nics[0].paused = false;
+        CHECK(!mp::quiet(one, world.window(), rank).failed() && signals[8] == 4);
+        // Where no NIC leads there.
+        const mp::NicPart none{};
+        share.atomic_nic = address(&none);
+        share.atomic_bytes = 0;
+        CHECK(!mp::signal_add(one, world.window(), rank, 1, 1) && world.reported() == mp::not_atomic);
+        CHECK(!mp::fetch_add(world.window(), rank, 0, 4, before) && world.reported() == mp::not_atomic);
+        CHECK(!mp::quiet(one, world.window(), rank).failed() && signals[8] == 4 && memory[0] == 8);
+    }
 }
 
 CASE(the_last_entry_of_several_blocks_is_waited_for_like_any) {

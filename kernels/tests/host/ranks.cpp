@@ -12,6 +12,7 @@
 
 #include "../../../dranks/tests/kernels/kernels.cu"
 #include "check.hpp"
+#include "window.hpp"
 
 using std::uint32_t;
 using std::uint64_t;
@@ -71,8 +72,8 @@ public:
             mine.device = device;
             mine.first = device * shape.ranks;
             firsts_.push_back(mine.first);
-            control_parts_.push_back({mine.control, end, 0, 0});
-            memory_parts_.push_back({mine.memory, mine.bytes, 0, 0});
+            control_parts_.push_back(mapped(mine.control, end));
+            memory_parts_.push_back(mapped(mine.memory, mine.bytes));
             if (shape.lines != 0) mine.log = address(lines.data()), mine.log_read = address(&read);
         }
         firsts_.push_back(common.size);

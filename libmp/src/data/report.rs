@@ -110,7 +110,7 @@ impl Report {
             WaitStatus::OutOfRange => outside("elements"),
             WaitStatus::NotAtomic => Some(Error::Mismatch {
                 op: format!("an atomic operation of a kernel at byte {at} of a rank's share of the {verb}"),
-                reason: "words are at multiples of 8 bytes, and a GPU's own memory has no atomics through a NIC".into(),
+                reason: "words are at multiples of their size; a GPU's own memory has no atomics through a NIC, nor has memory of the host from a GPU that maps it where others change it through a NIC".into(),
             }),
             WaitStatus::BadArgument => Some(Error::Mismatch {
                 op: format!("a kernel's call with the argument {at}"),

@@ -590,7 +590,16 @@ impl<T: Pod> Window<T> {
         self.counters(part).signals.add(1);
         let signal = Signal { number: signal, action };
         self.enqueue(stream, "signal", part, 8, |call| {
-            part.connection.signal_on(call, stream, signal)
+            let WindowPart { nic, atomic_nic, .. } = part.connection.view();
+            match action {
+                // The GPU's own additions are not one with those of the NIC.
+                SignalAction::Add(value)
+                    if nic == 0 && atomic_nic != 0 && stream.device().as_cuda().is_some() =>
+                {
+                    self.add_by_kernel(call, stream, rank, signal.number, value)
+                }
+                _ => part.connection.signal_on(call, stream, signal),
+            }
         })
     }
 
@@ -621,9 +630,11 @@ impl<T: Pod> Window<T> {
         let failed = failed("the handle of a window");
         let mut near = [MappedPart::default(); NEAR_RANKS as usize];
         for (near, part) in near.iter_mut().zip(&self.all.list) {
-            let WindowPart { memory, bytes, signals, nic } = part.connection.view();
+            let view = part.connection.view();
+            let WindowPart { memory, bytes, signals, nic, atomic_nic, atomic_bytes } = view;
             if nic == 0 {
-                *near = MappedPart { memory, bytes, signals };
+                let atomic_signals = if atomic_nic == 0 { signals } else { 0 };
+                *near = MappedPart { memory, bytes, signals, atomic_bytes, atomic_signals };
             }
         }
         Ok(mp_kernels::Window {

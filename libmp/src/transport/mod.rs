@@ -33,7 +33,7 @@ pub(crate) use end::{
 pub(crate) use mapped::EndOpening as MappedOpening;
 use mapped::Mapped;
 pub(crate) use mapped::Slots;
-use nic::KernelLinks;
+use nic::{AtomicsByNic, KernelLinks};
 pub(crate) use outbox::Outbox;
 pub(crate) use state::EndState;
 
@@ -355,15 +355,26 @@ impl Opened {
         let device = self.memory.device();
         if rank == self.plane.rank() {
             let signals = self.signals.memory.bytes();
-            let own = Mapped::new(self.hand.clone(), self.memory.clone(), &signals);
+            let own = self.share.as_ref();
+            let atomics = own.map(|own| AtomicsByNic::own(call, device, own)).transpose()?;
+            let own = Mapped::new(self.hand.clone(), self.memory.clone(), &signals, atomics);
             return Ok(Arc::new(own.map_err(|source| call.failed(source))?));
         }
+        let one = |handle: &Option<PeerHandle>| {
+            handle.as_ref().is_none_or(|handle| handle.has_native_atomics(device))
+        };
+        let memory = !one(&told.memory);
+        let atomics = (told.nic.is_some() && (memory || !one(&told.signal_memory)))
+            .then(|| AtomicsByNic::refused(call, device, memory))
+            .transpose()?;
         let map = |handle: &Option<PeerHandle>| match handle {
             Some(handle) => PeerMemory::map(handle, device).map(|peer| peer.buffer),
             None => self.memory.slice(0..0),
         };
-        let mapped = map(&told.memory)
-            .and_then(|memory| Mapped::new(self.hand.clone(), memory, &map(&told.signal_memory)?));
+        let mapped = map(&told.memory).and_then(|memory| {
+            let signals = map(&told.signal_memory)?;
+            Mapped::new(self.hand.clone(), memory, &signals, atomics)
+        });
         let failed = |source| call.failed(source);
         let unmapped = |source| self.plane.unmapped(rank, call.op, source, failed);
         Ok(Arc::new(mapped.map_err(unmapped)?))

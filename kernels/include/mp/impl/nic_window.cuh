@@ -134,12 +134,12 @@ MP_COLD bool put_rows_by_nic(Group group, const Window& window, const WindowPart
 template <class Group>
 MP_COLD bool add_by_nic(Group group, const Window& window, const WindowPart& share, std::uint64_t word, std::uint64_t value) {
     const auto& nic = *at<const NicPart>(share.nic);
-    const Context& context = context_in(nic, block_rank());
-    const QueuePair qp = context.queue;
-    if (nic.atomics == 0 && is_in_memory(share, word)) {
-        (void)refuse(group, window.report, not_atomic, word - share.memory, 8, share.bytes);
+    if (nic.contexts == 0 || (nic.atomics == 0 && is_in_memory(share, word))) {
+        (void)refuse(group, window.report, not_atomic, word - (is_in_memory(share, word) ? share.memory : share.signals), 8, share.bytes);
         return false;
     }
+    const Context& context = context_in(nic, block_rank());
+    const QueuePair qp = context.queue;
     const auto write = [&](SendRing ring, std::uint64_t position) {
         const RemoteAddress signal = word_of(share, nic, word);
         const std::uint64_t nobodys = context.replies + std::uint64_t{qp.blocks} * reply_bytes;
@@ -281,7 +281,7 @@ enum class NicAtomic { fetch_add, compare_swap };
 MP_COLD bool atomic_by_nic(const Window& window, const WindowPart& share, std::uint64_t there, NicAtomic kind,
                            std::uint64_t value, std::uint64_t compare, std::uint64_t& before) {
     const auto& nic = *at<const NicPart>(share.nic);
-    if (nic.atomics == 0) {
+    if (nic.contexts == 0 || nic.atomics == 0) {
         (void)refuse(thread(), window.report, not_atomic, there - share.memory, 8, share.bytes);
         return false;
     }
@@ -326,9 +326,10 @@ MP_COLD WaitResult drain(Group group, const Window& window, std::uint64_t first,
     std::uint64_t expected = 0;
     bool looked = group.leads();
     for (std::uint64_t rank = first + group.rank(); rank < first + ranks && !result.failed(); rank += group.size()) {
-        const WindowPart& share = at<const WindowPart>(window.parts)[rank];
-        if (share.nic == 0) continue;
-        const auto& nic = *at<const NicPart>(share.nic);
+        // By this one goes all that goes by a NIC.
+        const std::uint64_t by = at<const WindowPart>(window.parts)[rank].atomic_nic;
+        if (by == 0) continue;
+        const auto& nic = *at<const NicPart>(by);
         looked = true;
         for (std::uint32_t number = least; number < nic.contexts && !result.failed(); ++number) {
             const QueuePair& qp = context_in(nic, number).queue;

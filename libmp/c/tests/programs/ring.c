@@ -399,7 +399,7 @@ static void graphs(const mp_comm *comm, int right, int left) {
     mp_stream *stream;
     mp_graph *graph;
     mp_step steps[3];
-    unsigned char handle[88], window_handle[248];
+    unsigned char handle[88], window_handle[376];
     int value = 17 + mp_rank(comm), replay;
 
     CHECK(mp_region_alloc(comm, MP_HOST, sizeof(int), &edge));

@@ -1,6 +1,8 @@
 //! Atomic operations on the words of a window: by the host, and on streams. Kernels have those of `mp/window.cuh`, which a stream of a
 //! GPU launches, and the host where the CPU does not reach the memory.
 
+use std::iter;
+
 use bytemuck::Pod;
 use gdsync::{Arg, Buffer, Dims, Stream};
 use mp_kernels::AtomicKind;
@@ -204,16 +206,10 @@ impl<T: Pod> Window<T> {
         atomic: Atomic,
         into: Option<u64>,
     ) -> Result<()> {
-        let failed = |source| call.failed(source);
-        let Some(cuda) = stream.device().as_cuda() else { return Err(not_reached(call)) };
-        let kernel = cuda.kernel("mp_atomic").map_err(failed)?;
-        self.memory().iter().for_each(|memory: &Buffer<u8>| stream.hold(memory));
-        stream.hold(self.report.memory());
-        let (window, rank, at) = (self.handle()?, rank as u64, at as u64);
+        let (rank, at) = (rank as u64, at as u64);
         let (kind, element) = (atomic.kind as u32, atomic.element.code());
         let into = into.unwrap_or_default();
         let args = [
-            Arg::new(&window),
             Arg::new(&rank),
             Arg::new(&at),
             Arg::new(&kind),
@@ -222,7 +218,45 @@ impl<T: Pod> Window<T> {
             Arg::new(&atomic.expected),
             Arg::new(&into),
         ];
-        // SAFETY: the kernel's parameters; its memory is held here, or by the graph being captured.
+        // SAFETY: the kernel's parameters.
+        unsafe { self.launch_one(call, stream, "mp_atomic", &args) }
+    }
+
+    /// Adds to a signal of a rank by a kernel.
+    pub(super) fn add_by_kernel(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        rank: usize,
+        signal: usize,
+        value: u64,
+    ) -> Result<()> {
+        let (rank, signal) = (rank as u64, signal as u64);
+        let args = [Arg::new(&rank), Arg::new(&signal), Arg::new(&value)];
+        // SAFETY: the kernel's parameters.
+        unsafe { self.launch_one(call, stream, "mp_window_signal_add", &args) }
+    }
+
+    /// Launches a kernel of one thread that takes the window, and then `args`.
+    ///
+    /// # Safety
+    /// These are the kernel's parameters.
+    unsafe fn launch_one(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        let failed = |source| call.failed(source);
+        let Some(cuda) = stream.device().as_cuda() else { return Err(not_reached(call)) };
+        let kernel = cuda.kernel(kernel).map_err(failed)?;
+        self.memory().iter().for_each(|memory: &Buffer<u8>| stream.hold(memory));
+        stream.hold(self.report.memory());
+        let window = self.handle()?;
+        let args: Vec<Arg<'_>> =
+            iter::once(Arg::new(&window)).chain(args.iter().copied()).collect();
+        // SAFETY: the caller's promise; its memory is held here, or by the graph being captured.
         unsafe { stream.launch(&kernel, Dims::one(), &args) }.map_err(failed)
     }
 }

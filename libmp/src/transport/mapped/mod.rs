@@ -16,6 +16,7 @@ pub(super) use end::{End, inbox};
 pub(crate) use slots::Slots;
 
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
+use super::nic::AtomicsByNic;
 use super::state::EndState;
 use super::{
     Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals, line,
@@ -28,15 +29,18 @@ pub(super) struct Mapped {
     hand: Option<Arc<Hand>>,
     memory: Buffer<u8>,
     signals: Signals,
+    atomics: Option<AtomicsByNic>,
 }
 
 impl Mapped {
+    /// With atomic operations of kernels by a NIC, if others change it so.
     pub fn new(
         hand: Option<Arc<Hand>>,
         memory: Buffer<u8>,
         signals: &Buffer<u8>,
+        atomics: Option<AtomicsByNic>,
     ) -> gdsync::Result<Mapped> {
-        Ok(Mapped { hand, memory, signals: Signals::new(signals)? })
+        Ok(Mapped { hand, memory, signals: Signals::new(signals)?, atomics })
     }
 
     /// Copies one way, and then raises a signal.
@@ -171,9 +175,9 @@ impl Connection for Mapped {
         Ok(())
     }
 
-    fn quiet(&self, _: &Call<'_>) -> Result<()> {
+    fn quiet(&self, call: &Call<'_>) -> Result<()> {
         // Stores are on no way that could be waited for; what streams have been given, they order.
-        Ok(())
+        self.atomics.as_ref().map_or(Ok(()), |atomics| atomics.quiet(call))
     }
 
     fn put_on(&self, call: &Call<'_>, stream: &Stream, at: usize, source: &Local) -> Result<()> {
@@ -202,16 +206,20 @@ impl Connection for Mapped {
 
     fn view(&self) -> WindowPart {
         let memory = self.memory.device_address().filter(|_| !self.memory.is_empty());
+        let (bytes, atomics) = (self.memory.len() as u64, self.atomics.as_ref());
         WindowPart {
             memory: memory.unwrap_or_default(),
-            bytes: self.memory.len() as u64,
+            bytes,
             signals: self.signals.device_address(),
             nic: 0,
+            atomic_nic: atomics.map_or(0, |by| by.table().device_address().unwrap_or_default()),
+            atomic_bytes: if atomics.is_some_and(|by| by.memory) { 0 } else { bytes },
         }
     }
 
     fn held(&self) -> Vec<Buffer<u8>> {
-        vec![self.memory.clone(), self.signals.memory.bytes()]
+        let table = self.atomics.iter().map(|atomics| atomics.table().bytes());
+        [self.memory.clone(), self.signals.memory.bytes()].into_iter().chain(table).collect()
     }
 
     fn line(

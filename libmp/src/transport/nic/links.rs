@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::nic::{Access, MemoryRegion};
+use gdsync::nic::{Access, MemoryRegion, WireKind};
 use gdsync::wqe::Syndrome;
 use gdsync::{Buffer, Deadline, Device, Space, Stream};
 use mp_kernels::{Context, REPLY_BYTES};
@@ -303,18 +303,73 @@ impl Plane {
         let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
         let far =
             self.neighbours.made().filter(|(_, neighbour)| neighbour.behind.is_some()).count();
+        let count = nic.contexts(device, far);
+        let open = |owner| self.open_link(neighbour, owner, device, Use::Kernels, op);
+        let made = self.links_of_kernels(nic, owner.clone(), device, count, op, open)?;
+        let links = &mut lock(&self.neighbours[neighbour].state).links;
+        // Two threads may come at once: one's stay.
+        if let Some(links) = known(links) {
+            return Ok(links);
+        }
+        let made = Arc::new(made);
+        links.kernels.push(made.clone());
+        Ok(made)
+    }
+
+    /// The links by which kernels of a device change this rank's own memory as its peers do, where those do it through the NIC:
+    /// one queue, whose requests come back to this rank.
+    pub fn own_links(&self, device: &Device, op: &dyn Fn() -> String) -> Result<Arc<KernelLinks>> {
+        let owner = format!("kernels of {device}");
+        let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(self.rank()))?;
+        let mut own = lock(&nic.own);
+        if let Some(links) = own.kernels.iter().find(|it| it.owner == owner) {
+            return Ok(links.clone());
+        }
+        let wires = &nic.nic.capabilities().wires;
+        let wire = if wires.contains(&WireKind::SharedMemory) {
+            WireKind::SharedMemory
+        } else {
+            WireKind::Rdma
+        };
+        let made = self.links_of_kernels(nic, owner, device, 1, op, |owner| {
+            let from = (&*nic.nic, &*self.pieces);
+            let end = |device, what| Link::new(from, device, what, wire, nic.patience);
+            let both = || -> gdsync::nic::Result<(Link, Link)> {
+                let both = (end(device, Use::Kernels)?, end(&Device::Host, Use::Answer)?);
+                both.0.connect(&both.1.address(), wire)?;
+                both.1.connect(&both.0.address(), wire)?;
+                Ok(both)
+            };
+            let (link, answer) = both().map_err(refused(op))?;
+            own.answered.push(answer);
+            let (link, answer) = (Arc::new(link), OnceLock::from(Ok(())));
+            Ok(Arc::new(OpenedLink { owner, link, answer }))
+        })?;
+        let made = Arc::new(made);
+        own.kernels.push(made.clone());
+        Ok(made)
+    }
+
+    /// So many links of a device's kernels, each of which is opened for its owner, and what kernels have of them.
+    fn links_of_kernels(
+        &self,
+        nic: &Nic,
+        owner: String,
+        device: &Device,
+        count: u32,
+        op: &dyn Fn() -> String,
+        mut open: impl FnMut(String) -> Result<Arc<OpenedLink>>,
+    ) -> Result<KernelLinks> {
         let (mut contexts, mut rows, mut held) = (Vec::new(), Vec::new(), Vec::new());
-        for number in 0..nic.contexts(device, far) {
-            let owner = format!("{owner}, context {number}");
-            let opened = self.open_link(neighbour, owner, device, Use::Kernels, op)?;
+        for number in 0..count {
+            let opened = open(format!("{owner}, context {number}"))?;
             let queue = opened.link.for_kernels().map_err(refused(op))?;
             let blocks = queue.blocks as usize;
             let failed = |source| Error::Memory { op: op(), source };
             // Behind the slots the word that nobody reads.
             let bytes = blocks * REPLY_BYTES as usize + size_of::<u64>();
             let replies = self.pieces.cut(device, Space::Pinned, bytes).map_err(failed)?;
-            let replies = self.register(&replies, Access::LOCAL_WRITE, op)?;
-            let replies = replies.ok_or_else(|| self.no_nic(neighbour))?;
+            let replies = nic.nic.register(&replies, Access::LOCAL_WRITE).map_err(refused(op))?;
             let taken = self.pieces.cut_for(device, blocks * size_of::<u32>()).map_err(failed)?;
             rows.push(Context {
                 queue,
@@ -327,16 +382,7 @@ impl Plane {
             held.push((replies, taken));
         }
         let view = self.table(device, &rows, op)?;
-        let made =
-            KernelLinks { owner: owner.clone(), contexts, view, given: 0.into(), _held: held };
-        let links = &mut lock(&self.neighbours[neighbour].state).links;
-        // Two threads may come at once: one's stay.
-        if let Some(links) = known(links) {
-            return Ok(links);
-        }
-        let made = Arc::new(made);
-        links.kernels.push(made.clone());
-        Ok(made)
+        Ok(KernelLinks { owner, contexts, view, given: 0.into(), _held: held })
     }
 
     /// Whether the neighbour has connected its side of all of a device's links.

@@ -47,7 +47,7 @@ pub(crate) use end::EndOpening;
 pub(super) use end::{End, slots_of};
 pub(crate) use link::{Link, LinkAddress, NOWHERE, Post, Use};
 pub(crate) use outbox::FarOutbox;
-pub(super) use window::{Far, OwnShare, Share, leads_to};
+pub(super) use window::{AtomicsByNic, Far, OwnShare, Share, leads_to};
 
 use crate::data::mailbox;
 use crate::data::region::Pieces;
@@ -91,6 +91,8 @@ pub(crate) struct Nic {
     pub finishing: AtomicBool,
     ticks: AtomicU32,
     windows: Mutex<Windows>,
+    /// The links of this rank to itself.
+    own: Mutex<OpenedLinks>,
 }
 
 struct Failing {
@@ -189,7 +191,7 @@ impl KernelLinks {
     }
 }
 
-/// The links of streams and kernels between two ranks.
+/// The links of streams and kernels between two ranks, or of a rank to itself.
 #[derive(Default)]
 pub(crate) struct OpenedLinks {
     opened: Vec<Arc<OpenedLink>>,
@@ -210,6 +212,7 @@ impl Nic {
             finishing: AtomicBool::new(false),
             ticks: AtomicU32::new(0),
             windows: Mutex::default(),
+            own: Mutex::default(),
         }
     }
 

@@ -2,11 +2,11 @@
 //! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
 
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Device, Rows, Space, Stream};
+use gdsync::{Buffer, Deadline, Device, Rows, Space, Stream};
 use mp_kernels::{AtomicKind, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ use super::{KernelLinks, Link, NOWHERE, Place, Post, refused};
 use crate::collective::Element;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
+use crate::data::wait::Backoff;
 use crate::error::Result;
 use crate::transport::end::{Line, Met, OneSided, OneSidedKind};
 use crate::transport::state::EndState;
@@ -82,6 +83,69 @@ impl OwnShare {
         let told = Share { number, memory: memory_place, signals: signals_place, atomics };
         Ok(OwnShare { told, address, bytes, key })
     }
+
+    /// How kernels reach a share by these links.
+    fn part(&self, links: &KernelLinks, share: &Share) -> NicPart {
+        let key = |place: Option<Place>| place.map_or(0, |place| place.after(0).rkey);
+        NicPart {
+            queue: links.address(),
+            own: self.address,
+            own_bytes: self.bytes,
+            contexts: links.count(),
+            memory_key: key(share.memory),
+            signals_key: key(share.signals),
+            own_key: self.key,
+            atomics: share.atomics.into(),
+            reserved: 0,
+        }
+    }
+}
+
+/// How kernels do atomic operations on a share that is mapped here, and that others change through their NIC: as those do. Atomic
+/// operations of a GPU on memory of the host are not one with the CPU's, nor those of a NIC on any with anybody's.
+pub(in crate::transport) struct AtomicsByNic {
+    /// Of this rank to itself; none for a share of somebody else, where they are refused.
+    links: Option<Arc<KernelLinks>>,
+    table: Buffer<NicPart>,
+    /// Whether that goes for the memory, too, not for the signals alone.
+    pub memory: bool,
+}
+
+impl AtomicsByNic {
+    /// On the own share.
+    pub fn own(call: &Call<'_>, device: &Device, own: &OwnShare) -> Result<AtomicsByNic> {
+        let links = call.plane.own_links(device, call.op)?;
+        let table = call.plane.table(device, &[own.part(&links, &own.told)], call.op)?;
+        Ok(AtomicsByNic { links: Some(links), table, memory: own.told.atomics })
+    }
+
+    /// On one that this rank's NIC does not lead to.
+    pub fn refused(call: &Call<'_>, device: &Device, memory: bool) -> Result<AtomicsByNic> {
+        let table = call.plane.table(device, &[NicPart::default()], call.op)?;
+        Ok(AtomicsByNic { links: None, table, memory })
+    }
+
+    pub fn table(&self) -> &Buffer<NicPart> {
+        &self.table
+    }
+
+    /// Waits until what kernels have posted has happened.
+    pub fn quiet(&self, call: &Call<'_>) -> Result<()> {
+        let Some(links) = &self.links else { return Ok(()) };
+        let (mut backoff, since) = (Backoff::new(Deadline::after(call.timeout)), Instant::now());
+        while !links.are_idle() {
+            call.plane.check_after(since.elapsed(), call.op)?;
+            call.plane.progress();
+            if !backoff.pause() {
+                return Err(call.failed(gdsync::Error::Timeout {
+                    what: "atomic operations on the own share".into(),
+                    after: call.timeout,
+                    detail: String::new(),
+                }));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Another rank's.
@@ -116,18 +180,7 @@ impl Far {
             plane.listen(neighbour);
             Ok(plane.are_connected(&links, op)?.then_some(()))
         })?;
-        let key = |place: Option<Place>| place.map_or(0, |place| place.after(0).rkey);
-        let part = NicPart {
-            queue: links.address(),
-            own: own.address,
-            own_bytes: own.bytes,
-            contexts: links.count(),
-            memory_key: key(share.memory),
-            signals_key: key(share.signals),
-            own_key: own.key,
-            atomics: share.atomics.into(),
-            reserved: 0,
-        };
+        let part = own.part(&links, &share);
         let table = plane.table(device, &[part], op)?;
         let (plane, bytes, own_key) = (own_plane.clone(), told.bytes, own.key);
         Ok(Far { plane, neighbour, share, bytes, links, own_key, table })
@@ -423,6 +476,8 @@ impl Connection for Far {
             bytes: self.bytes,
             signals: address(self.share.signals),
             nic: self.table.device_address().unwrap_or_default(),
+            atomic_nic: self.table.device_address().unwrap_or_default(),
+            atomic_bytes: 0,
         }
     }
 
