@@ -1,10 +1,14 @@
 //! Signals by which the blocks of a launch meet (`mp/meeting.cuh`).
 
+use std::time::Duration;
+
 use mp_kernels::BlockSignals as Handle;
 
+use crate::error::Result;
 use crate::memory::Buffer;
+use crate::stream::Stream;
 
-/// A signal for each block of the launches of one stream whose blocks meet: made by [`Stream::block_signals`](crate::Stream::block_signals).
+/// A signal for each block of the launches of one stream whose blocks meet: made by [`Stream::block_signals`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,8 +29,8 @@ use crate::memory::Buffer;
 /// ```
 #[derive(Debug)]
 pub struct BlockSignals {
-    pub(crate) signals: Buffer<u64>,
-    pub(crate) handle: Handle,
+    signals: Buffer<u64>,
+    handle: Handle,
 }
 
 impl BlockSignals {
@@ -39,5 +43,22 @@ impl BlockSignals {
     /// Blocks of a launch.
     pub fn blocks(&self) -> usize {
         self.signals.len()
+    }
+}
+
+impl Stream {
+    /// Signals for kernels whose blocks meet (`mp/meeting.cuh`): of launches of `blocks` blocks each by
+    /// [`launch_together`](Self::launch_together), which follow one another on this stream. A meeting fails when the watchdog aborts, or
+    /// when a block has not come after `timeout`: [`Stream::synchronize`] reports it from then on, and the signals serve no more launches.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn block_signals(&self, blocks: usize, timeout: Duration) -> Result<BlockSignals> {
+        let signals = self.device().alloc::<u64>(blocks)?;
+        signals.write(&vec![0; blocks])?;
+        let (bounds, report) = self.bounds_and_report(timeout)?;
+        let address = if blocks == 0 { 0 } else { signals.word(0)?.device_address()? };
+        let handle = Handle { signals: address, bounds, report };
+        Ok(BlockSignals { signals, handle })
     }
 }

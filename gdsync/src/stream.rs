@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use mp_kernels::QueuePair as DeviceQueuePair;
+use mp_kernels::{QueuePair as DeviceQueuePair, WaitBounds};
 
-use crate::blocks::BlockSignals;
 use crate::cuda::graph::CudaGraph;
 use crate::cuda::kernel::Kernel;
 use crate::cuda::stream::CudaStream;
@@ -177,7 +176,7 @@ impl Stream {
             }
             (Some(watchdog), Inner::Cuda(stream)) => {
                 // At the time of an abort it may be too late to make it; and while the stream captures, what its kernels look at.
-                stream.device().rescue()?;
+                stream.device().second_context()?;
                 watchdog.bound(device)?;
                 let stream = stream.clone();
                 let watch = watchdog.watch(name.clone(), move || stream.completed());
@@ -422,23 +421,13 @@ impl Stream {
         self.watch.as_ref().map_or(Ok(0), |(watchdog, _)| watchdog.bound(&self.device))
     }
 
-    /// Signals for kernels whose blocks meet (`mp/meeting.cuh`): of launches of `blocks` blocks each by
-    /// [`launch_together`](Self::launch_together), which follow one another on this stream. A meeting fails when the watchdog aborts, or
-    /// when a block has not come after `timeout`: [`Stream::synchronize`] reports it from then on, and the signals serve no more launches.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn block_signals(&self, blocks: usize, timeout: Duration) -> Result<BlockSignals> {
-        let signals = self.device.alloc::<u64>(blocks)?;
-        signals.write(&vec![0; blocks])?;
+    /// What kernels that wait on the stream are bounded by, and where they report that a wait of theirs failed.
+    pub(crate) fn bounds_and_report(&self, timeout: Duration) -> Result<(WaitBounds, u64)> {
         let report = match &self.inner {
             Inner::Host(executor) => executor.shared().report.address(),
             Inner::Cuda(stream) => stream.report.address(),
         };
-        let bounds = bounds(self.abort()?, timeout);
-        let address = if blocks == 0 { 0 } else { signals.word(0)?.device_address()? };
-        let handle = mp_kernels::BlockSignals { signals: address, bounds, report };
-        Ok(BlockSignals { signals, handle })
+        Ok((bounds(self.abort()?, timeout), report))
     }
 
     /// Launches a kernel: on a CUDA stream one of a [`Module`](crate::Module), on a host stream one that [`Kernel::host`] made,

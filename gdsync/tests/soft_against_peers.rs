@@ -104,6 +104,7 @@ fn perftest(program: &str, size: u32, count: u32) -> Outcome<Vec<f64>> {
     let numbers = |line: &str| {
         line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()
     };
+    // As many as `ib_write_bw` has at least; `ib_write_lat` has nine.
     let found = text.lines().filter_map(numbers).find(|numbers| numbers.len() >= 4);
     found.ok_or_else(|| format!("{program} said: {text}").into())
 }
@@ -191,30 +192,44 @@ fn table(what: &str, unit: &str, ours: &[f64], peer: &str, peers: &[f64]) -> (f6
 fn rdma_writes_keep_up_with_perftest() -> Outcome {
     // The guest translates code when it runs it first: after some hundred round trips a program is not yet as fast as it gets.
     const COUNT: u64 = 20_000;
-    let volley = |way| -> Outcome<f64> {
+    // Half of a round trip: the median, and the mean.
+    let volley = |way| -> Outcome<[f64; 2]> {
         let connection = Connection::to(Order::new(way, Task::Volley(2 * COUNT)))?;
-        let run = |first: u64| connection.side.volley_from(&connection.nic, first, COUNT);
-        run(0)?;
+        let run = |first: u64, count| connection.side.volley_from(&connection.nic, first, count);
+        run(0, COUNT)?;
         let began = Instant::now();
-        run(COUNT)?;
-        Ok(began.elapsed().as_secs_f64() * 1e6 / (2 * COUNT) as f64)
+        let mut halves = Vec::with_capacity(COUNT as usize);
+        for number in COUNT..2 * COUNT {
+            let began = Instant::now();
+            run(number, 1)?;
+            halves.push(began.elapsed().as_secs_f64() * 1e6 / 2.0);
+        }
+        let mean = began.elapsed().as_secs_f64() * 1e6 / (2 * COUNT) as f64;
+        Ok([median(halves), mean])
     };
     let bandwidth = |way| -> Outcome<f64> {
         Ok(Connection::new(way)?.bandwidth(Duration::from_secs(2))? / 1e6)
     };
-    let mut times = [const { Vec::new() }; 3];
+    let (mut times, mut means) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     let mut rates = [const { Vec::new() }; 3];
     for _ in 0..3 {
-        times[0].push(volley(Way::Rdma)?);
-        times[1].push(perftest("ib_write_lat", 8, COUNT as u32)?[4]);
-        times[2].push(volley(Way::RdmaFrames)?);
+        // Its median, and its mean.
+        let theirs = perftest("ib_write_lat", 8, COUNT as u32)?;
+        let halves = [volley(Way::Rdma)?, [theirs[4], theirs[5]], volley(Way::RdmaFrames)?];
+        for (way, [median, mean]) in halves.into_iter().enumerate() {
+            times[way].push(median);
+            means[way].push(mean);
+        }
         rates[0].push(bandwidth(Way::Rdma)?);
         // MiB a second.
         rates[1].push(perftest("ib_write_bw", 1 << 20, 40)?[3] * 1.048576);
         rates[2].push(bandwidth(Way::RdmaFrames)?);
-        println!("{times:.0?} µs, {rates:.0?} MB/s: ours, perftest's, by messages");
+        println!(
+            "{times:.0?}, means {means:.0?} µs, {rates:.0?} MB/s: ours, perftest's, by messages"
+        );
     }
     table("8 B write, one way", "µs", &times[0], "by messages", &times[2]);
+    table("8 B write, one way, means", "µs", &means[0], "ib_write_lat", &means[1]);
     table("1 MiB writes", "MB/s", &rates[0], "by messages", &rates[2]);
     let (mine, theirs) = table("8 B write, one way", "µs", &times[0], "ib_write_lat", &times[1]);
     let (fast, others) = table("1 MiB writes", "MB/s", &rates[0], "ib_write_bw", &rates[1]);

@@ -165,13 +165,13 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
         ranks(size, |world| {
             let stream = world.stream(device).unwrap();
             let cells = 3 * words;
-            let all = cells + 3 + size + 9;
+            let all = cells + 3 + size + 9 + 1;
             let share: Region<u64> = match pinned {
                 true => Region::from_buffer(device.alloc_pinned(all).unwrap()),
                 false => world.alloc(device, all).unwrap(),
             };
             let stay = (0..words as u64).map(|i| pattern(world.rank(), 77, i));
-            let rest = [0, 7, 7].into_iter().chain(vec![0; size + 9]);
+            let rest = [0, 7, 7].into_iter().chain(vec![0; size + 10]);
             let first = vec![0; 2 * words];
             share.write(&first.into_iter().chain(stay).chain(rest).collect::<Vec<_>>()).unwrap();
             let elsewhere: Region<u64> = world.alloc(device, words).unwrap();
@@ -200,6 +200,7 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
             if atomics {
                 let last = share.slice(cells..all).unwrap().to_vec().unwrap();
                 assert_eq!(last[..3], [u64::from(threads), 42, 43]);
+                assert_eq!(last.last(), Some(&(u64::from(8 * threads) * size as u64)));
                 if words == 1 {
                     let [sum, low, real, half, set, ..] = last[3 + size..] else { panic!() };
                     let bits = u64::from(u32::MAX >> (32 - threads.min(32)));
@@ -219,7 +220,7 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
 /// Blocks use queues of their own, and what their puts and barriers promise does not depend on how many there are.
 fn blocks_put_by_queues_of_their_own(device: &Device) {
     let kernels = Kernels::of(device);
-    let (blocks, threads) = (4usize, 3usize);
+    let (blocks, threads) = (4usize, 5usize);
     for (contexts, size, words) in [(3, 3, 10usize), (3, 2, 300), (1, 2, 100)] {
         let mut config = config();
         config.contexts = Some(contexts);
@@ -230,14 +231,14 @@ fn blocks_put_by_queues_of_their_own(device: &Device) {
             let window = world.window(&share, 0).unwrap();
             let barrier = world.prepare_collective(device, 0).unwrap();
             let mine: Region<u64> = world.alloc(device, (blocks * words).max(64)).unwrap();
-            let counter: Region<u64> = world.alloc(device, 1).unwrap();
             let (stream, results, rounds) = (world.stream(device).unwrap(), kernels.results(), 10);
+            let signals = stream.block_signals(blocks, SOON).unwrap();
             world.barrier().unwrap();
             let args = vec![
                 Value::Collective(barrier.handle()),
                 Value::Window(window.handle().unwrap()),
                 Value::Word(address(mine.buffer())),
-                Value::Word(address(counter.buffer())),
+                Value::Signals(signals.handle()),
                 Value::Word(words as u64),
                 Value::Word(rounds),
                 Value::Word(address(&results)),

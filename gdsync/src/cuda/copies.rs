@@ -1,9 +1,8 @@
 //! Copies between a GPU's memory and the host for a thread that must never wait for the GPU's work: the engine of the
 //! software NIC.
 //!
-//! They run in a second context of the device, as [`rescue`](super::rescue) does and for the same reason: when as many
-//! streams of the first are blocked as there are hardware channels, nothing else in it gets through, and what they are
-//! blocked for may be the very message that is being copied. A copy needs a copy engine only, not a free processor, so it
+//! They run in the [second context](super::second_context) of the device: when as many streams of the first are blocked as there are
+//! hardware channels, nothing else in it gets through, and what they are blocked for may be the very message that is being copied. A copy needs a copy engine only, not a free processor, so it
 //! ends while kernels spin. Host memory goes through a bounded pinned pool of two chunks: one is copied by the CPU while
 //! the other is on its way. Many short copies to a device are waited for together: a wait takes longer than they do.
 
@@ -28,7 +27,6 @@ const LINE: usize = 64;
 /// The copies of one device; one at a time.
 pub(crate) struct Copies {
     device: CudaDevice,
-    context: sys::CUcontext,
     inner: Mutex<Inner>,
 }
 
@@ -50,16 +48,13 @@ unsafe impl Sync for Copies {}
 impl Copies {
     pub fn new(device: &CudaDevice) -> Result<Copies> {
         let pool = Buffer::new(&Device::Cuda(device.clone()), Space::Pinned, 2 * CHUNK)?;
-        let mut context = std::ptr::null_mut();
-        // SAFETY: the device handle is the driver's; no parameters; writes one handle, destroyed in `drop`.
-        unsafe { cu!(cuCtxCreate_v4(&mut context, std::ptr::null_mut(), 0, device.raw()))? };
         let (stream, done) = (std::ptr::null_mut(), [std::ptr::null_mut(); 2]);
         let inner = Mutex::new(Inner { stream, done, pool, turn: 0, filled: 0 });
-        let copies = Copies { device: device.clone(), context, inner };
+        let copies = Copies { device: device.clone(), inner };
         copies.bind()?;
         let mut inner = lock(&copies.inner);
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the new context is current; writes one handle.
+        // SAFETY: the context is current; writes one handle, destroyed in `drop`.
         unsafe { cu!(cuStreamCreate(&mut inner.stream, flags))? };
         for done in &mut inner.done {
             let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
@@ -71,8 +66,7 @@ impl Copies {
     }
 
     fn bind(&self) -> Result<()> {
-        // SAFETY: the context lives as long as `self`.
-        unsafe { cu!(cuCtxSetCurrent(self.context)) }
+        self.device.second_context()?.bind()
     }
 
     /// Copies `len` bytes of device memory at `from` to the host, and returns when they are there.
@@ -195,9 +189,22 @@ impl Inner {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // SAFETY: destroyed once; its stream and events go with it.
-        if let Err(error) = unsafe { cu!(cuCtxDestroy_v2(self.context)) } {
-            tracing::debug!("closing the context of copies: {error}");
+        let inner = lock(&self.inner);
+        let made = inner.done.iter().filter(|done| !done.is_null());
+        let mut closed = self.bind();
+        for &done in made {
+            // SAFETY: destroyed once; its context, if there is one, is current.
+            closed = closed.and(unsafe { cu!(cuEventDestroy_v2(done)) });
+        }
+        if !inner.stream.is_null() {
+            // What is under way uses the pool, and waits for nobody.
+            // SAFETY: as above.
+            closed = closed.and(unsafe { cu!(cuStreamSynchronize(inner.stream)) });
+            // SAFETY: as above.
+            closed = closed.and(unsafe { cu!(cuStreamDestroy_v2(inner.stream)) });
+        }
+        if let Err(error) = closed {
+            tracing::debug!("closing the stream of copies: {error}");
         }
     }
 }

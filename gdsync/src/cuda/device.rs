@@ -17,7 +17,7 @@ use super::driver::{Driver, check, cu};
 use super::gate;
 use super::graveyard::{Grave, Graveyard, stream_idle};
 use super::kernel::{Kernel, RawModule};
-use super::rescue::Rescue;
+use super::second_context::SecondContext;
 use super::topology;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     /// A stream that no user work ever enters: it zeroes fresh memory and copies at set-up.
     service: sys::CUstream,
     turn: gate::Turn,
-    rescue: OnceLock<Result<Rescue>>,
+    second_context: OnceLock<Result<SecondContext>>,
     graveyard: Mutex<Graveyard>,
     left: Left,
     capabilities: Capabilities,
@@ -228,8 +228,8 @@ impl CudaDevice {
     }
 
     /// The way around blocked streams; made at the first call, which is at set-up.
-    pub(crate) fn rescue(&self) -> Result<&Rescue> {
-        let made = self.inner.rescue.get_or_init(|| Rescue::new(self.inner.device));
+    pub(crate) fn second_context(&self) -> Result<&SecondContext> {
+        let made = self.inner.second_context.get_or_init(|| SecondContext::new(self.inner.device));
         made.as_ref().map_err(Clone::clone)
     }
 
@@ -383,7 +383,7 @@ impl Inner {
             kernels: None,
             service: std::ptr::null_mut(),
             turn: gate::Turn::default(),
-            rescue: OnceLock::new(),
+            second_context: OnceLock::new(),
             graveyard: Mutex::default(),
             left: Left::default(),
             capabilities: Capabilities::default(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::rescue::Rescue;
+use crate::cuda::second_context::SecondContext;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memop::Until;
@@ -70,14 +70,14 @@ impl Target {
                     until.meet(atomic);
                     Ok(())
                 }
-                None => rescue(word.device())?.write32(word.device_address()?, until.met()),
+                None => second_context(word.device())?.write32(word.device_address()?, until.met()),
             },
             Target::Word64(word, until) => match word.atomic() {
                 Some(atomic) => {
                     until.meet(atomic);
                     Ok(())
                 }
-                None => rescue(word.device())?.write64(word.device_address()?, until.met()),
+                None => second_context(word.device())?.write64(word.device_address()?, until.met()),
             },
             Target::Bounded(..) => Ok(()),
             Target::Graph(targets) => targets.iter().try_for_each(Target::release),
@@ -100,11 +100,11 @@ impl Target {
     }
 }
 
-fn rescue(device: &Device) -> Result<&Rescue> {
+fn second_context(device: &Device) -> Result<&SecondContext> {
     let unreachable = || Error::Unsupported {
         what: "releasing a wait",
         place: device.to_string(),
         why: "the CPU does not reach the word, and it is no CUDA device".into(),
     };
-    device.as_cuda().ok_or_else(unreachable)?.rescue()
+    device.as_cuda().ok_or_else(unreachable)?.second_context()
 }

@@ -634,7 +634,9 @@ MP_DEVICE bool change_in(const Window& window, std::uint64_t rank, std::uint64_t
 // waits for the word sees what this thread wrote before, through a NIC what it put to that rank. With `relaxed` behind the other
 // arguments nothing but the word is ordered, which over NVLink takes half of the time.
 //
-// Where: between GPUs, and between a GPU and memory of the host, the link must have native atomics (gdsync, Topology). Through a
+// Where: between GPUs, and between a GPU and memory of the host, the link must have native atomics (gdsync, Topology). Of words that a
+// NIC changes for other ranks, which signals are in a window that a NIC reaches, the owner's kernels have its NIC do it, too: a GPU's
+// operations are not one with the NIC's. A rank that maps such words and whose GPU has no native atomics there is refused. Through a
 // NIC a GPU's own memory has none (put the window into pinned memory), which is refused as not_atomic, and the NIC has two, of 64
 // bits: fetch_add and compare_swap of such words are one request, all others are made of them, by trying, on the eight
 // aligned bytes around the word, which must be in the share.

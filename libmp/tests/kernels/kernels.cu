@@ -154,6 +154,10 @@ MP_DEVICE void windows(Group group, const mp::Window& window, std::uint64_t* els
             refused += !mp::compare_swap(window, right, cells + 16, 7, 44, before);
             wrong += before != 43;
         }
+        // All add to the same word of everybody, the own one too.
+        for (int k = 0; k < 8; ++k)
+            for (std::uint64_t rank = 0; rank < window.ranks; ++rank)
+                refused += !mp::atomic_add(window, rank, cells + 96 + 8 * window.ranks, std::uint64_t{1});
     }
     if (atomics > 1) {
         // Every kind and width, all threads on the same words.
@@ -223,7 +227,7 @@ MP_DEVICE void windows(Group group, const mp::Window& window, std::uint64_t* els
 
 // A ring of windows, one thread (`flavour` 0), warp (1) or block (2) a rank: signalled puts to the right, acknowledged to the left; then gets and
 // atomics. The share of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics, one that each rank
-// puts to before it adds to signal 2. results: what was wrong; rounds done; calls that refused.
+// puts to before it adds to signal 2, nine and one for more atomics. results: what was wrong; rounds done; calls that refused.
 MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
                             std::uint32_t atomics, std::uint32_t flavour, std::uint64_t* results) {
     if (flavour == 0 && mp::thread_rank() == 0) test::windows(mp::thread(), window, elsewhere, words, rounds, atomics, results);
@@ -252,49 +256,34 @@ MP_KERNEL void test_put_rate(const __grid_constant__ mp::Window window, std::uin
     mp::add(results, failed, mp::relaxed, mp::system);
 }
 
-namespace test {
-
-// Waits until all blocks of the grid, which run at once, have come for the `time`-th time.
-MP_DEVICE bool meet(std::uint64_t* counter, std::uint64_t time, const mp::Window& window) {
-    mp::block_barrier();
-    bool failed = false;
-    if (mp::thread_rank() == 0) {
-        mp::fetch_add(counter, std::uint64_t{1}, mp::gpu);
-        const mp::WaitBounds bounds = {window.abort, window.timeout_ns};
-        failed = mp::wait(mp::thread(), counter, time * mp::grid_blocks(), bounds).failed();
-    }
-    return !mp::block_any(failed);
-}
-
-}  // namespace test
-
 // Blocks that put to all ranks, each by itself, and a barrier by the first one, which all wait for: what everybody put is there then.
 // The share of a rank: `words` for each block of each rank, a word for atomics, then as many as a block puts. `mine`: words that
 // a block puts from in every second round, and of which all threads write down what they drew from the atomic word of rank 0;
-// `counter` is zero. results: what was wrong; rounds done; calls that were refused or failed.
+// the blocks meet by `signals`, and have a thread for each at least. results: what was wrong; rounds done; calls that were refused or failed.
 MP_KERNEL void test_contexts(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Window window, std::uint64_t* mine,
-                             std::uint64_t* counter, std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
+                             const mp::BlockSignals signals, std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
     const mp::Block block = mp::block();
+    mp::Meetings meetings(signals, mp::grid_blocks(), [](std::uint32_t other) { return other; });
     const std::uint64_t me = window.rank, blocks = mp::grid_blocks(), own = mp::block_rank();
     const std::uint64_t cell = window.ranks * blocks * words;
     auto* share = static_cast<std::uint64_t*>(mp::address_in(window, me, 0, 0));
-    std::uint64_t wrong = 0, failed = 0, round = 0, time = 0;
+    std::uint64_t wrong = 0, failed = 0, round = 0;
     for (; round < rounds; ++round) {
         std::uint64_t* from = round % 2 == 0 ? share + cell + 1 + own * words : mine + own * words;
         for (std::uint64_t i = block.rank(); i < words; i += block.size()) from[i] = test::pattern(me * blocks + own, round, i);
         block.sync();
         for (std::uint64_t rank = 0; rank < window.ranks; ++rank)
             failed += !mp::put(block, window, rank, 8 * (me * blocks + own) * words, from, 8 * words);
-        if (!test::meet(counter, ++time, window)) break;
+        if (!meetings.meet()) break;
         if (own == 0) failed += mp::barrier(block, barrier).failed();
-        if (!test::meet(counter, ++time, window)) break;
+        if (!meetings.meet()) break;
         for (std::uint64_t i = block.rank(); i < words; i += block.size())
             for (std::uint64_t other = own; other < window.ranks * blocks; other += blocks)
                 wrong += share[other * words + i] != test::pattern(other, round, i);
         // Nobody puts again before all have looked; the ordered barrier has been behind the reads from `from`, too.
-        if (!test::meet(counter, ++time, window)) break;
+        if (!meetings.meet()) break;
         if (own == 0) failed += mp::barrier(block, barrier).failed();
-        if (!test::meet(counter, ++time, window)) break;
+        if (!meetings.meet()) break;
     }
     failed += mp::quiet(block, window).failed();
     std::uint64_t drawn = 0;
