@@ -163,12 +163,15 @@ private:
     template <std::uint32_t most, class Group>
     MP_DEVICE void store_some(Group group, Packet* slot, const std::uint32_t* words, std::uint64_t epoch) const {
         Piece found[most];
+        bool has[most];
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < most; ++k) {
+            has[k] = has_piece(k);
+            if (has[k]) found[k] = load(words, k);
+        }
         MP_UNROLL
         for (std::uint32_t k = 0; k < most; ++k)
-            if (has_piece(k)) found[k] = load(words, k);
-        MP_UNROLL
-        for (std::uint32_t k = 0; k < most; ++k)
-            if (has_piece(k)) store_packet(slot + k * group.size(), packet_with(found[k], epoch));
+            if (has[k]) store_packet(slot + k * group.size(), packet_with(found[k], epoch));
     }
 
     template <std::uint32_t most, class Group>

@@ -313,7 +313,7 @@ impl Begun {
         let begun = unsafe {
             match from.gpu {
                 None => copies.to_device(from.pointer, target, len),
-                Some(_) => copies.between_devices(from.pointer as u64, target, len),
+                Some(source) => copies.between_devices(source, from.pointer as u64, target, len),
             }
         };
         self.broken |= begun.is_err();
