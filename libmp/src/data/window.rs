@@ -590,12 +590,11 @@ impl<T: Pod> Window<T> {
         self.counters(part).signals.add(1);
         let signal = Signal { number: signal, action };
         self.enqueue(stream, "signal", part, 8, |call| {
-            let WindowPart { nic, atomic_nic, .. } = part.connection.view();
+            let by_nic =
+                stream.device().as_cuda().is_some() && part.connection.has_atomics_by_nic();
             match action {
                 // The GPU's own additions are not one with those of the NIC.
-                SignalAction::Add(value)
-                    if nic == 0 && atomic_nic != 0 && stream.device().as_cuda().is_some() =>
-                {
+                SignalAction::Add(value) if by_nic => {
                     self.add_by_kernel(call, stream, rank, signal.number, value)
                 }
                 _ => part.connection.signal_on(call, stream, signal),
@@ -625,8 +624,20 @@ impl<T: Pod> Window<T> {
     /// rank uses the window any more.
     ///
     /// # Errors
-    /// [`Error::Memory`] if the device cannot reach its own tables.
+    /// [`Error::Memory`] if the device cannot reach its own tables; [`Error::Nic`] if the NIC has no queue pair left for atomic operations
+    /// on the own share.
     pub fn handle(&self) -> Result<mp_kernels::Window> {
+        let (place, own) = (self.rank, &self.all.list[self.rank]);
+        if self.call("access", own, |call| own.connection.make_atomics_ready(call))? {
+            let row = self.all.table.slice(place..place + 1);
+            let written = row.and_then(|row| row.write(&[own.connection.view()]));
+            written.map_err(failed("the handle of a window"))?;
+        }
+        self.handle_without_atomics()
+    }
+
+    /// For kernels that do no atomic operations, and add to no signals, of this rank.
+    pub(crate) fn handle_without_atomics(&self) -> Result<mp_kernels::Window> {
         let failed = failed("the handle of a window");
         let mut near = [MappedPart::default(); NEAR_RANKS as usize];
         for (near, part) in near.iter_mut().zip(&self.all.list) {

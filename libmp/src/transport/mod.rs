@@ -168,6 +168,14 @@ pub(crate) trait Connection: Send + Sync {
         let WindowPart { memory, signals, .. } = self.view();
         Reach::Near { memory, signals }
     }
+    /// Before kernels do atomic operations there. Whether the view is another one now.
+    fn make_atomics_ready(&self, _: &Call<'_>) -> Result<bool> {
+        Ok(false)
+    }
+    /// Whether atomic operations of kernels there go by a NIC, or nowhere, though it is mapped.
+    fn has_atomics_by_nic(&self) -> bool {
+        false
+    }
     fn held(&self) -> Vec<Buffer<u8>>;
 
     /// How the CPU tells the rank, by a signal, that kernels of this rank have reached a phase: behind what it has stored there, and
@@ -192,7 +200,7 @@ pub(crate) struct Opened {
     memory: Buffer<u8>,
     signals: Signals,
     /// Where others reach it through the NIC.
-    share: Option<nic::OwnShare>,
+    share: Option<Arc<nic::OwnShare>>,
     /// The links of this rank's kernels to those.
     links: Vec<Option<Arc<KernelLinks>>>,
     told: Told,
@@ -299,7 +307,9 @@ impl Opened {
         };
         let signal_memory = signal_memory.map_err(failed)?;
         let share = (count > 0)
-            .then(|| nic::OwnShare::new(plane, &memory, &signal_memory, 1 + count, op))
+            .then(|| {
+                nic::OwnShare::new(plane, &memory, &signal_memory, 1 + count, op).map(Arc::new)
+            })
             .transpose()?;
         // Whoever answers one has seen that its own was asked for.
         let links = far
@@ -355,8 +365,7 @@ impl Opened {
         let device = self.memory.device();
         if rank == self.plane.rank() {
             let signals = self.signals.memory.bytes();
-            let own = self.share.as_ref();
-            let atomics = own.map(|own| AtomicsByNic::own(call, device, own)).transpose()?;
+            let atomics = self.share.as_ref().map(|own| AtomicsByNic::own(device, own));
             let own = Mapped::new(self.hand.clone(), self.memory.clone(), &signals, atomics);
             return Ok(Arc::new(own.map_err(|source| call.failed(source))?));
         }

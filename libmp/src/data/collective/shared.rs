@@ -244,7 +244,7 @@ impl Shared {
             let region = Region::from_buffer(share.clone());
             let opened = Window::open_as(communicator, plane, &region, size, (verb, "on"))?;
             handle.nic = address + offset_of!(CollectiveState, window) as u64;
-            view = opened.handle()?;
+            view = opened.handle_without_atomics()?;
             held.extend(opened.memory());
             if gpu {
                 window = Some(opened);

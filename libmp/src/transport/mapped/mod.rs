@@ -212,13 +212,21 @@ impl Connection for Mapped {
             bytes,
             signals: self.signals.device_address(),
             nic: 0,
-            atomic_nic: atomics.map_or(0, |by| by.table().device_address().unwrap_or_default()),
+            atomic_nic: atomics.and_then(|by| by.table()?.device_address()).unwrap_or_default(),
             atomic_bytes: if atomics.is_some_and(|by| by.memory) { 0 } else { bytes },
         }
     }
 
+    fn make_atomics_ready(&self, call: &Call<'_>) -> Result<bool> {
+        self.atomics.as_ref().map_or(Ok(false), |atomics| atomics.make_ready(call))
+    }
+
+    fn has_atomics_by_nic(&self) -> bool {
+        self.atomics.is_some()
+    }
+
     fn held(&self) -> Vec<Buffer<u8>> {
-        let table = self.atomics.iter().map(|atomics| atomics.table().bytes());
+        let table = self.atomics.iter().filter_map(|atomics| Some(atomics.table()?.bytes()));
         [self.memory.clone(), self.signals.memory.bytes()].into_iter().chain(table).collect()
     }
 

@@ -104,36 +104,57 @@ impl OwnShare {
 /// How kernels do atomic operations on a share that is mapped here, and that others change through their NIC: as those do. Atomic
 /// operations of a GPU on memory of the host are not one with the CPU's, nor those of a NIC on any with anybody's.
 pub(in crate::transport) struct AtomicsByNic {
-    /// Of this rank to itself; none for a share of somebody else, where they are refused.
-    links: Option<Arc<KernelLinks>>,
-    table: Buffer<NicPart>,
+    /// The own share; none of somebody else's, where they are refused.
+    own: Option<Arc<OwnShare>>,
+    device: Device,
     /// Whether that goes for the memory, too, not for the signals alone.
     pub memory: bool,
+    ready: OnceLock<Ready>,
+}
+
+/// What kernels are told of it.
+struct Ready {
+    links: Option<Arc<KernelLinks>>,
+    table: Buffer<NicPart>,
 }
 
 impl AtomicsByNic {
-    /// On the own share.
-    pub fn own(call: &Call<'_>, device: &Device, own: &OwnShare) -> Result<AtomicsByNic> {
-        let links = call.plane.own_links(device, call.op)?;
-        let table = call.plane.table(device, &[own.part(&links, &own.told)], call.op)?;
-        Ok(AtomicsByNic { links: Some(links), table, memory: own.told.atomics })
+    /// On the own share, once they are [made ready](Self::make_ready).
+    pub fn own(device: &Device, own: &Arc<OwnShare>) -> AtomicsByNic {
+        let (device, memory) = (device.clone(), own.told.atomics);
+        AtomicsByNic { own: Some(own.clone()), device, memory, ready: OnceLock::new() }
     }
 
     /// On one that this rank's NIC does not lead to.
     pub fn refused(call: &Call<'_>, device: &Device, memory: bool) -> Result<AtomicsByNic> {
-        let table = call.plane.table(device, &[NicPart::default()], call.op)?;
-        Ok(AtomicsByNic { links: None, table, memory })
+        let refused =
+            AtomicsByNic { own: None, device: device.clone(), memory, ready: OnceLock::new() };
+        refused.make_ready(call)?;
+        Ok(refused)
     }
 
-    pub fn table(&self) -> &Buffer<NicPart> {
-        &self.table
+    /// Before a kernel may do some. Whether that is new.
+    pub fn make_ready(&self, call: &Call<'_>) -> Result<bool> {
+        if self.ready.get().is_some() {
+            return Ok(false);
+        }
+        let own = self.own.as_ref();
+        let links = own.map(|_| call.plane.own_links(&self.device, call.op)).transpose()?;
+        let part = own.zip(links.as_ref()).map(|(own, links)| own.part(links, &own.told));
+        let table = call.plane.table(&self.device, &[part.unwrap_or_default()], call.op)?;
+        // Of two threads one's stays.
+        Ok(self.ready.set(Ready { links, table }).is_ok())
+    }
+
+    pub fn table(&self) -> Option<&Buffer<NicPart>> {
+        self.ready.get().map(|ready| &ready.table)
     }
 
     /// Waits until what kernels have posted has happened.
     pub fn quiet(&self, call: &Call<'_>) -> Result<()> {
-        let Some(links) = &self.links else { return Ok(()) };
+        let links = self.ready.get().and_then(|ready| ready.links.as_ref());
         let (mut backoff, since) = (Backoff::new(Deadline::after(call.timeout)), Instant::now());
-        while !links.are_idle() {
+        while links.is_some_and(|links| !links.are_idle()) {
             call.plane.check_after(since.elapsed(), call.op)?;
             call.plane.progress();
             if !backoff.pause() {
