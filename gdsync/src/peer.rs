@@ -211,17 +211,21 @@ impl PeerHandle {
         self.process.pid
     }
 
-    /// Whether what `device` changes in it by atomic operations is one with what its owner changes: the CPU in host memory, and a GPU
-    /// in memory of its own, or of one behind a link with native atomics. False where it is not known.
-    pub fn has_native_atomics(&self, device: &Device) -> bool {
-        let owner = match &self.kind {
+    /// The GPU of this machine whose own memory it is, by ordinal; none for memory of the host, and where that is not known.
+    pub(crate) fn gpu(&self) -> Option<u32> {
+        match &self.kind {
             Kind::Segment(_) => None,
             Kind::Cuda { gpu, .. } => CudaDevice::ordinal_of(gpu).ok().flatten(),
             Kind::SameProcess(_) => exported(self.export)
                 .filter(|owner| owner.space == Space::Device)
                 .and_then(|owner| owner.device.ordinal()),
-        };
-        match (device.ordinal(), owner) {
+        }
+    }
+
+    /// Whether what `device` changes in it by atomic operations is one with what its owner changes: the CPU in host memory, and a GPU
+    /// in memory of its own, or of one behind a link with native atomics. False where it is not known.
+    pub fn has_native_atomics(&self, device: &Device) -> bool {
+        match (device.ordinal(), self.gpu()) {
             (Some(from), Some(to)) => {
                 PeerLink::between(from, to).is_ok_and(|link| link.access && link.atomics)
             }

@@ -1,7 +1,7 @@
 //! Copies between a GPU's memory and the host for a thread that must never wait for the GPU's work: the engine of the
 //! software NIC.
 //!
-//! They run in a [second context](super::second_context) of the device: when as many streams of the first are blocked as there are
+//! They run in the [second context](super::second_context) of the device: when as many streams of the first are blocked as there are
 //! hardware channels, nothing else in it gets through, and what they are blocked for may be the very message that is being
 //! copied. A copy needs a copy engine only, not a free processor, so it ends while kernels spin. But from memory of a GPU to memory
 //! of the same the driver copies by the GPU's processors, and a context whose kernels spin leaves them after a slice of time:
@@ -16,7 +16,6 @@ use cudarc::driver::sys;
 
 use super::device::{CudaDevice, OWN_WORK, lock};
 use super::driver::cu;
-use super::second_context::SecondContext;
 use crate::deadline::Deadline;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -33,8 +32,6 @@ const LINE: usize = 64;
 /// The copies of one device; one at a time.
 pub(crate) struct Copies {
     device: CudaDevice,
-    /// The device's again at the end.
-    context: Option<SecondContext>,
     inner: Mutex<Inner>,
 }
 
@@ -56,16 +53,25 @@ unsafe impl Sync for Copies {}
 impl Copies {
     pub fn new(device: &CudaDevice) -> Result<Copies> {
         let pool = Buffer::new(&Device::Cuda(device.clone()), Space::Pinned, 2 * CHUNK)?;
-        let context = device.take_second_context()?;
-        let (stream, done) = (context.stream(), [std::ptr::null_mut(); 2]);
+        let (stream, done) = (std::ptr::null_mut(), [std::ptr::null_mut(); 2]);
         let inner = Mutex::new(Inner { stream, done, pool, turn: 0, filled: 0 });
-        let copies = Copies { device: device.clone(), context: Some(context), inner };
-        for done in &mut copies.begin()?.done {
+        let copies = Copies { device: device.clone(), inner };
+        copies.bind()?;
+        let mut inner = lock(&copies.inner);
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current; writes one handle, destroyed in `drop`.
+        unsafe { cu!(cuStreamCreate(&mut inner.stream, flags))? };
+        for done in &mut inner.done {
             let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-            // SAFETY: the context is current; writes one handle, destroyed in `drop`.
+            // SAFETY: as above.
             unsafe { cu!(cuEventCreate(done, flags))? };
         }
+        drop(inner);
         Ok(copies)
+    }
+
+    fn bind(&self) -> Result<()> {
+        self.device.second_context()?.bind()
     }
 
     /// Copies `len` bytes of device memory at `from` to the host, and returns when they are there.
@@ -113,29 +119,32 @@ impl Copies {
         unsafe { self.through_pool(to, len, fill) }
     }
 
-    /// Begins to copy `len` bytes of device memory of `source` to device memory at `to`; [`settle`](Self::settle) waits for it.
+    /// Begins to copy `len` bytes from memory of one GPU to that of another; [`settle`](Self::settle) waits for it.
     ///
     /// # Safety
     /// Both ranges are valid for `len` bytes until it is settled.
-    pub unsafe fn between_devices(
-        &self,
-        source: &Copies,
-        from: u64,
-        to: u64,
-        len: usize,
-    ) -> Result<()> {
-        if source.device.ordinal() == self.device.ordinal() && len < WORTH_A_SLICE {
-            // SAFETY: the caller's promise; a part of the pool that nothing uses, which the copy from there waits for.
-            return unsafe {
-                self.through_pool(to, len, |inner, at, place, part| {
-                    let from = from + at as u64;
-                    cu!(cuMemcpyAsync(place.as_ptr() as u64, from, part, inner.stream))
-                })
-            };
-        }
+    pub unsafe fn between_devices(&self, from: u64, to: u64, len: usize) -> Result<()> {
         let inner = self.begin()?;
         // SAFETY: the caller's promise.
         unsafe { inner.enqueue(inner.turn, to, from, len) }
+    }
+
+    /// The same between places of one GPU: through the host.
+    ///
+    /// # Safety
+    /// As [`between_devices`](Self::between_devices).
+    pub unsafe fn within_device(&self, from: u64, to: u64, len: usize) -> Result<()> {
+        if len >= WORTH_A_SLICE {
+            // SAFETY: the caller's promise.
+            return unsafe { self.between_devices(from, to, len) };
+        }
+        // SAFETY: the caller's promise; a part of the pool that nothing uses, which the copy from there waits for.
+        unsafe {
+            self.through_pool(to, len, |inner, at, place, part| {
+                let from = from + at as u64;
+                cu!(cuMemcpyAsync(place.as_ptr() as u64, from, part, inner.stream))
+            })
+        }
     }
 
     /// Has `fill` fill parts of the pool, or enqueue that, with so many bytes from that one on, and begins to copy them from there.
@@ -177,7 +186,7 @@ impl Copies {
     }
 
     fn begin(&self) -> Result<MutexGuard<'_, Inner>> {
-        self.context.as_ref().map_or(Ok(()), SecondContext::bind)?;
+        self.bind()?;
         Ok(lock(&self.inner))
     }
 
@@ -222,19 +231,22 @@ impl Inner {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        let closed = self.begin().and_then(|inner| {
-            for done in inner.done.into_iter().filter(|done| !done.is_null()) {
-                // SAFETY: destroyed once; its context is current.
-                unsafe { cu!(cuEventDestroy_v2(done))? };
-            }
+        let inner = lock(&self.inner);
+        let made = inner.done.iter().filter(|done| !done.is_null());
+        let mut closed = self.bind();
+        for &done in made {
+            // SAFETY: destroyed once; its context, if there is one, is current.
+            closed = closed.and(unsafe { cu!(cuEventDestroy_v2(done)) });
+        }
+        if !inner.stream.is_null() {
             // What is under way uses the pool, and waits for nobody.
-            // SAFETY: the context is current.
-            unsafe { cu!(cuStreamSynchronize(inner.stream)) }
-        });
-        match (closed, self.context.take()) {
-            (Ok(()), Some(context)) => self.device.give_second_context(context),
-            (Ok(()), None) => {}
-            (Err(error), _) => tracing::debug!("closing the copies of a NIC: {error}"),
+            // SAFETY: as above.
+            closed = closed.and(unsafe { cu!(cuStreamSynchronize(inner.stream)) });
+            // SAFETY: as above.
+            closed = closed.and(unsafe { cu!(cuStreamDestroy_v2(inner.stream)) });
+        }
+        if let Err(error) = closed {
+            tracing::debug!("closing the stream of copies: {error}");
         }
     }
 }

@@ -48,8 +48,6 @@ pub(crate) struct Inner {
     service: sys::CUstream,
     turn: gate::Turn,
     second_context: OnceLock<Result<SecondContext>>,
-    /// More of them that nobody uses now.
-    spare_contexts: Mutex<Vec<SecondContext>>,
     graveyard: Mutex<Graveyard>,
     left: Left,
     capabilities: Capabilities,
@@ -235,17 +233,6 @@ impl CudaDevice {
         made.as_ref().map_err(Clone::clone)
     }
 
-    /// One more second context, for a single user, who [gives it back](Self::give_second_context).
-    pub(super) fn take_second_context(&self) -> Result<SecondContext> {
-        let spare = lock(&self.inner.spare_contexts).pop();
-        spare.map_or_else(|| SecondContext::new(self.inner.device), Ok)
-    }
-
-    /// Nothing is on its stream any more.
-    pub(super) fn give_second_context(&self, context: SecondContext) {
-        lock(&self.inner.spare_contexts).push(context);
-    }
-
     /// Lets this device's kernels, streams and copies reach memory of `other`.
     ///
     /// # Errors
@@ -397,7 +384,6 @@ impl Inner {
             service: std::ptr::null_mut(),
             turn: gate::Turn::default(),
             second_context: OnceLock::new(),
-            spare_contexts: Mutex::default(),
             graveyard: Mutex::default(),
             left: Left::default(),
             capabilities: Capabilities::default(),

@@ -4,16 +4,15 @@
 //! in waits as there are channels, nothing else in their context gets through: neither a stream of highest priority, nor
 //! a copy, nor a synchronous one. Measured on an H100 with driver 580: with 12 blocked streams all of these hang for
 //! ever; a memory operation on a stream of a second context of the same device gets through in 0.2 ms with 12 and in
-//! 0.7 ms with 100. So the watchdog, and the copies of each software NIC, have a context of their own. (NICs that share one wait for
-//! each other's calls: HPGMG-FV on two H200 through two NICs of one process took 1.2 to 1.35 times as long.) Making one takes a tenth of a
-//! second and some hundred megabytes of the device, so those that are given back are used again.
+//! 0.7 ms with 100. So the watchdog, and the copies of software NICs, use a context of their own: one for each device, since making one
+//! takes a tenth of a second and some hundred megabytes of the device.
 
 use cudarc::driver::sys;
 
 use super::driver::cu;
 use crate::error::Result;
 
-/// A second context of a device, with one stream.
+/// The second context of a device, with a stream for the watchdog. Others make their own in it.
 pub(crate) struct SecondContext {
     context: sys::CUcontext,
     stream: sys::CUstream,
@@ -58,11 +57,6 @@ impl SecondContext {
         self.bind()?;
         // SAFETY: crate-internal; the address is that of a live word of the device.
         unsafe { cu!(cuStreamWriteValue64_v2(self.stream, address, value, 0)) }
-    }
-
-    /// Its stream.
-    pub fn stream(&self) -> sys::CUstream {
-        self.stream
     }
 
     /// Makes it the current one of the calling thread.

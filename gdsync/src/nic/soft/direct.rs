@@ -181,7 +181,8 @@ fn map(
     for (gpu, copies) in shared.gpus() {
         match PeerMemory::map(handle, &Device::Cuda(gpu)) {
             Ok(peer) => {
-                return Ok(RegionMemory::of_gpu(peer.buffer, address, access, None, copies));
+                let (buffer, owner) = (peer.buffer, handle.gpu());
+                return Ok(RegionMemory::of_gpu(buffer, address, access, None, copies, owner));
             }
             Err(error) => why = error.to_string(),
         }

@@ -25,7 +25,7 @@ pub(crate) struct RegionMemory {
     /// An address for the CPU, or a GPU's address if `gpu` is there.
     base: *mut u8,
     /// How a GPU's own memory is reached.
-    gpu: Option<Arc<Copies>>,
+    gpu: Option<OfGpu>,
     /// The address that entries name it by.
     pub address: u64,
     pub access: Access,
@@ -33,6 +33,13 @@ pub(crate) struct RegionMemory {
     pub handle: Option<PeerHandle>,
     /// As the RDMA device knows it, if that reaches it.
     pub device: Option<Arc<verbs::MemoryRegion>>,
+}
+
+/// How a GPU's own memory is reached.
+struct OfGpu {
+    copies: Arc<Copies>,
+    /// The GPU whose memory it is, which need not be the one that copies; none if it is not known.
+    owner: Option<u32>,
 }
 
 // SAFETY: a view of memory that the buffer holds; copies to and from it are ordered by the protocol, as on a NIC.
@@ -69,7 +76,7 @@ impl TakenBack {
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub pointer: *mut u8,
-    gpu: Option<&'a Arc<Copies>>,
+    gpu: Option<&'a OfGpu>,
 }
 
 impl Place<'static> {
@@ -98,19 +105,20 @@ impl RegionMemory {
         Some(RegionMemory { buffer, base, gpu: None, address, access, handle, device: None })
     }
 
-    /// A GPU's own memory, named by `address`, reached by `copies` of that GPU.
+    /// A GPU's own memory, named by `address`, reached by `copies` of a GPU. `owner`: whose it is, if that is known.
     pub fn of_gpu(
         buffer: Buffer<u8>,
         address: u64,
         access: Access,
         handle: Option<PeerHandle>,
         copies: Arc<Copies>,
+        owner: Option<u32>,
     ) -> Option<RegionMemory> {
         let base = buffer.device_address()? as *mut u8;
         Some(RegionMemory {
             buffer,
             base,
-            gpu: Some(copies),
+            gpu: Some(OfGpu { copies, owner }),
             address,
             access,
             handle,
@@ -299,7 +307,7 @@ impl Begun {
         to: Place<'_>,
         len: usize,
     ) -> Result<(), KeyError> {
-        let Some(copies) = to.gpu else {
+        let Some(OfGpu { copies, owner }) = to.gpu else {
             self.settle()?;
             // SAFETY: the caller's promise.
             return unsafe { copy_to_host(from, to.pointer, len) };
@@ -308,12 +316,15 @@ impl Begun {
             self.settle()?;
             self.gpu = Some(copies.clone());
         }
-        let target = to.pointer as u64;
+        let (source, target) = (from.pointer as u64, to.pointer as u64);
         // SAFETY: the caller's promise.
         let begun = unsafe {
             match from.gpu {
                 None => copies.to_device(from.pointer, target, len),
-                Some(source) => copies.between_devices(source, from.pointer as u64, target, len),
+                Some(gpu) if gpu.owner.is_some() && gpu.owner == *owner => {
+                    copies.within_device(source, target, len)
+                }
+                Some(_) => copies.between_devices(source, target, len),
             }
         };
         self.broken |= begun.is_err();
@@ -355,7 +366,7 @@ pub(crate) unsafe fn copy_to_host(
     unsafe {
         match from.gpu {
             None => copy_on_host(from.pointer, to, len),
-            Some(copies) => copies.to_host(from.pointer as u64, to, len).map_err(broken)?,
+            Some(gpu) => gpu.copies.to_host(from.pointer as u64, to, len).map_err(broken)?,
         }
     }
     Ok(())

@@ -169,7 +169,8 @@ impl Nic for SoftNic {
                     return Err(refused(why));
                 }
                 let copies = self.inner.shared.copies(gpu)?;
-                RegionMemory::of_gpu(bytes, address, access, handle, copies)
+                let owner = Some(gpu.ordinal());
+                RegionMemory::of_gpu(bytes, address, access, handle, copies, owner)
             }
             _ => RegionMemory::new(bytes, address, access, handle),
         };
