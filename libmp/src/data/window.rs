@@ -51,8 +51,8 @@ const NOT_MAPPED: &str =
 /// A signal is a counter of the rank that waits for it, in the memory of its region's device, or in pinned memory if a NIC raises
 /// it. It only grows. Either one rank sets it – two that set the same one may undo each other's values –, or any number of ranks
 /// add to it. Host, streams and kernels raise and wait for the same words; a GPU adds to one in host memory only over a link with
-/// native atomics, or if it is its own rank's, through the NIC. Of memory of a GPU, which the CPU does not reach, a call of the host takes some microseconds
-/// more, as it is a stream of this rank that does it.
+/// native atomics, or through the NIC that raises it. Of memory of a GPU, which the CPU does not reach, a call of the host takes some
+/// microseconds more, as it is a stream of this rank that does it.
 ///
 /// ```
 /// use std::time::Duration;

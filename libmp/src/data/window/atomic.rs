@@ -109,8 +109,9 @@ impl<T: Pod> Window<T> {
     /// Changes the word of a `V` that begins at element `at` of rank `rank`, at a multiple of its size, as one step for everybody
     /// who uses these operations or those of kernels; gives what it held. Acquire and release at system scope.
     ///
-    /// Host, kernels and the NIC are one in this on memory of the host, where a GPU reaches that over a link with native atomics, or the
-    /// window is reached through a NIC, which then does it for the owner's kernels; and so are GPUs, and hosts, whose GPU does it for them, on a GPU's own memory, which no NIC changes.
+    /// Host, kernels and the NIC are one in this on memory of the host, where a GPU reaches that over a link with native atomics, or
+    /// has the NIC do it for its own rank (`mp/window.cuh`); and so are GPUs, and hosts, whose GPU does it for them, on a GPU's own
+    /// memory, which no NIC changes.
     ///
     /// # Errors
     /// [`Error::Mismatch`] for an operation that floating-point numbers do not have; as [`put`](Self::put).
