@@ -246,32 +246,34 @@ fn atomics_of_all_ranks_on_one_word_lose_nothing() {
 
 #[test]
 fn all_ranks_add_to_one_signal_by_host_and_stream_and_its_sum_says_that_all_their_puts_are_there() {
-    const ROUNDS: u64 = 50;
-    ranks(3, |world| {
-        let (rank, size) = (world.rank(), world.size());
-        let here: Region<u64> = world.alloc(&Device::Host, 2 * size).unwrap();
-        let mine: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
-        let window = world.window(&here, 2).unwrap();
-        let stream = world.stream(&Device::Host).unwrap();
-        for round in 1..=ROUNDS {
-            mine.write(&[round]).unwrap();
-            for other in 0..size {
-                window.put_signal_add(other, rank as u64, &mine, 0, 2).unwrap();
-                window.put_on(&stream, other, (size + rank) as u64, &mine).unwrap();
-                window.signal_add_on(&stream, other, 0, 3).unwrap();
-                window.signal_add(other, 1, 1).unwrap();
-            }
-            let all = size as u64;
-            window.wait_signal(0, 5 * all * round, soon()).unwrap();
-            window.wait_signal(1, all * round, soon()).unwrap();
-            assert_eq!(here.to_vec().unwrap(), vec![round; 2 * size]);
-            world.synchronize(&stream, soon()).unwrap();
-            world.barrier().unwrap();
-            assert_eq!(window.read_signal(0).unwrap(), 5 * all * round, "nothing is added twice");
-            world.barrier().unwrap();
+    ranks(3, |world| all_add_to_one_signal(world, &Device::Host, 50));
+}
+
+/// The own one, too.
+fn all_add_to_one_signal(world: &World, device: &Device, rounds: u64) {
+    let (rank, size) = (world.rank(), world.size());
+    let here: Region<u64> = world.alloc(device, 2 * size).unwrap();
+    let mine: Region<u64> = world.alloc(device, 1).unwrap();
+    let window = world.window(&here, 2).unwrap();
+    let stream = world.stream(device).unwrap();
+    for round in 1..=rounds {
+        mine.write(&[round]).unwrap();
+        for other in 0..size {
+            window.put_signal_add(other, rank as u64, &mine, 0, 2).unwrap();
+            window.put_on(&stream, other, (size + rank) as u64, &mine).unwrap();
+            window.signal_add_on(&stream, other, 0, 3).unwrap();
+            window.signal_add(other, 1, 1).unwrap();
         }
-        assert!(matches!(window.signal_add(0, 2, 1), Err(Error::OutOfRange { at: 2, .. })));
-    });
+        let all = size as u64;
+        window.wait_signal(0, 5 * all * round, soon()).unwrap();
+        window.wait_signal(1, all * round, soon()).unwrap();
+        assert_eq!(here.to_vec().unwrap(), vec![round; 2 * size]);
+        world.synchronize(&stream, soon()).unwrap();
+        world.barrier().unwrap();
+        assert_eq!(window.read_signal(0).unwrap(), 5 * all * round, "nothing is added twice");
+        world.barrier().unwrap();
+    }
+    assert!(matches!(window.signal_add(0, 2, 1), Err(Error::OutOfRange { at: 2, .. })));
 }
 
 #[test]
@@ -550,6 +552,13 @@ mod gpu {
                 world.finish().unwrap();
             });
         }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn all_ranks_add_to_one_signal_by_host_and_stream() {
+        let gpu = Device::cuda(0).unwrap();
+        ranks(3, |world| all_add_to_one_signal(world, &gpu, 20));
     }
 
     /// The memory of a GPU is nothing that a NIC changes. The world goes on.

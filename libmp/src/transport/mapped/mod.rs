@@ -54,11 +54,15 @@ impl Mapped {
     ) -> Result<()> {
         let by_cpu = to.host_address().is_some() && from.host_address().is_some();
         if let (Some(hand), false, false) = (&self.hand, by_cpu, rows.elements() == 0) {
-            return hand.does(call, |stream| {
+            // What the CPU reaches it raises itself: there a NIC may add, too, with which a GPU's additions are not one.
+            let reaches = |signal: &Signal| self.signals.words[signal.number].atomic().is_some();
+            let by_stream = signal.filter(|signal| !reaches(signal));
+            hand.does(call, |stream| {
                 let copied = stream.copy_rows(to, from, rows);
-                let raise = |()| signal.map_or(Ok(()), |signal| self.raise_on(stream, signal));
+                let raise = |()| by_stream.map_or(Ok(()), |signal| self.raise_on(stream, signal));
                 copied.and_then(raise).map_err(|source| call.failed(source))
-            });
+            })?;
+            return signal.filter(reaches).map_or(Ok(()), |signal| self.signal(call, signal));
         }
         for (to_at, from_at) in rows.starts() {
             let row = to.slice(to_at..to_at + rows.len);
