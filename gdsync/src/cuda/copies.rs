@@ -56,8 +56,7 @@ impl Copies {
         let (stream, done) = (std::ptr::null_mut(), [std::ptr::null_mut(); 2]);
         let inner = Mutex::new(Inner { stream, done, pool, turn: 0, filled: 0 });
         let copies = Copies { device: device.clone(), inner };
-        copies.bind()?;
-        let mut inner = lock(&copies.inner);
+        let mut inner = copies.begin()?;
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; writes one handle, destroyed in `drop`.
         unsafe { cu!(cuStreamCreate(&mut inner.stream, flags))? };
@@ -68,10 +67,6 @@ impl Copies {
         }
         drop(inner);
         Ok(copies)
-    }
-
-    fn bind(&self) -> Result<()> {
-        self.device.second_context()?.bind()
     }
 
     /// Copies `len` bytes of device memory at `from` to the host, and returns when they are there.
@@ -186,7 +181,7 @@ impl Copies {
     }
 
     fn begin(&self) -> Result<MutexGuard<'_, Inner>> {
-        self.bind()?;
+        self.device.second_context()?.bind()?;
         Ok(lock(&self.inner))
     }
 
@@ -231,20 +226,20 @@ impl Inner {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        let inner = lock(&self.inner);
-        let made = inner.done.iter().filter(|done| !done.is_null());
-        let mut closed = self.bind();
-        for &done in made {
-            // SAFETY: destroyed once; its context, if there is one, is current.
-            closed = closed.and(unsafe { cu!(cuEventDestroy_v2(done)) });
-        }
-        if !inner.stream.is_null() {
+        let closed = self.begin().and_then(|inner| {
+            for done in inner.done.into_iter().filter(|done| !done.is_null()) {
+                // SAFETY: destroyed once; its context is current.
+                unsafe { cu!(cuEventDestroy_v2(done))? };
+            }
+            if inner.stream.is_null() {
+                return Ok(());
+            }
             // What is under way uses the pool, and waits for nobody.
-            // SAFETY: as above.
-            closed = closed.and(unsafe { cu!(cuStreamSynchronize(inner.stream)) });
-            // SAFETY: as above.
-            closed = closed.and(unsafe { cu!(cuStreamDestroy_v2(inner.stream)) });
-        }
+            // SAFETY: the stream is there, and its context current.
+            unsafe { cu!(cuStreamSynchronize(inner.stream))? };
+            // SAFETY: destroyed once.
+            unsafe { cu!(cuStreamDestroy_v2(inner.stream)) }
+        });
         if let Err(error) = closed {
             tracing::debug!("closing the stream of copies: {error}");
         }

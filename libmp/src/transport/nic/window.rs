@@ -2,11 +2,11 @@
 //! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
 
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Deadline, Device, Rows, Space, Stream};
+use gdsync::{Buffer, Device, Rows, Space, Stream};
 use mp_kernels::{AtomicKind, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,6 @@ use super::{KernelLinks, Link, NOWHERE, Place, Post, refused};
 use crate::collective::Element;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
-use crate::data::wait::Backoff;
 use crate::error::Result;
 use crate::transport::end::{Line, Met, OneSided, OneSidedKind};
 use crate::transport::state::EndState;
@@ -152,20 +151,12 @@ impl AtomicsByNic {
 
     /// Waits until what kernels have posted has happened.
     pub fn quiet(&self, call: &Call<'_>) -> Result<()> {
-        let links = self.ready.get().and_then(|ready| ready.links.as_ref());
-        let (mut backoff, since) = (Backoff::new(Deadline::after(call.timeout)), Instant::now());
-        while links.is_some_and(|links| !links.are_idle()) {
-            call.plane.check_after(since.elapsed(), call.op)?;
-            call.plane.progress();
-            if !backoff.pause() {
-                return Err(call.failed(gdsync::Error::Timeout {
-                    what: "atomic operations on the own share".into(),
-                    after: call.timeout,
-                    detail: String::new(),
-                }));
-            }
-        }
-        Ok(())
+        let Some(links) = self.ready.get().and_then(|ready| ready.links.as_ref()) else {
+            return Ok(());
+        };
+        let Call { plane, timeout, op } = *call;
+        let own = plane.neighbour(plane.rank())?;
+        plane.until(own, timeout, op, || Ok(links.are_idle().then_some(())))
     }
 }
 
