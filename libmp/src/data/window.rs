@@ -1,8 +1,10 @@
 //! One-sided communication: a region of every rank of a communicator, opened to the others, with signals. What reaches the
-//! others' memory is `transport`'s; here are ranges, signals and errors, and what kernels take. What is prepared on a window is
-//! [`prepared`].
+//! others' memory is `transport`'s; here are ranges, signals and errors, and the calls of the host. Those on streams are
+//! [`on_stream`], what is prepared on a window is [`prepared`], what kernels take [`handle`].
 
 mod atomic;
+mod handle;
+mod on_stream;
 mod prepared;
 
 pub use atomic::{AtomicNumber, AtomicOp};
@@ -14,11 +16,10 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Deadline, Device, Rows, Stream, Until, Word64};
-use mp_kernels::{MappedPart, NEAR_RANKS, WindowPart};
+use gdsync::{Buffer, Deadline, Device, Rows, Until, Word64};
+use mp_kernels::WindowPart;
 
 use super::counters::Counters;
-
 use super::name::{Name, Progress, What};
 use super::plane::Plane;
 use super::region::Region;
@@ -27,14 +28,10 @@ use super::sparse::Sparse;
 use super::wait::Backoff;
 use crate::communicator::{Communicator, Gathered};
 use crate::error::{Error, Result};
-use crate::trace::{Label, Span};
+use crate::trace::Span;
 use crate::transport::{
-    self, Call, Channel, Connection, Line, Opened, Reach, Return, Signal, SignalAction, Told,
+    self, Call, Channel, Connection, Line, Opened, Return, Signal, SignalAction, Told,
 };
-
-/// Why a rank's share cannot be accessed in place.
-const NOT_MAPPED: &str =
-    "its memory is behind the NIC, not mapped here: `put`, `get` and `handle` reach it";
 
 /// A region of every rank, which the others write, read and signal, from the host, on streams and in kernels:
 /// [`Communicator::window`].
@@ -237,32 +234,6 @@ impl<T: Pod> Window<T> {
     /// [`Error::NoSuchRank`].
     pub fn len(&self, rank: usize) -> Result<u64> {
         self.part(rank).map(Window::<T>::elements)
-    }
-
-    /// The memory of rank `rank` (this rank's own too) as this rank's device reaches it, for kernels: loads, stores and
-    /// signals of `mp/signal.cuh` at its [`device_address`](Buffer::device_address) are the kernel's own affair, bounds
-    /// and order included.
-    ///
-    /// # Errors
-    /// [`Error::NoPath`] for a rank that is reached through a NIC, [`Error::NoSuchRank`]; what ended the world.
-    pub fn memory_of(&self, rank: usize) -> Result<&Buffer<T>> {
-        let part = self.reach("access", rank)?;
-        let behind = || self.plane.no_path(part.rank, NOT_MAPPED);
-        let bytes = part.connection.memory().ok_or_else(behind)?;
-        let memory = self.memory.get_or(rank, || bytes.cast().map_err(failed("a rank's share")));
-        memory?.ok_or_else(behind)
-    }
-
-    /// A signal of rank `rank`, as [`memory_of`](Self::memory_of): for [`Stream::signal`] and, of this rank's own,
-    /// [`Stream::wait_signal`].
-    ///
-    /// # Errors
-    /// As [`memory_of`](Self::memory_of); [`Error::OutOfRange`].
-    pub fn signal_of(&self, rank: usize, signal: usize) -> Result<Word64> {
-        let part = self.check_signal("access", rank, signal)?;
-        let word = part.connection.word(signal);
-        let word = word.ok_or_else(|| self.plane.no_path(part.rank, NOT_MAPPED))?;
-        word.word(0).map_err(failed("a signal"))
     }
 
     /// Copies the region, or [`Rows`] of it, to rank `rank`, from its element `at` on: [`start_put`](Self::start_put) and a wait for it
@@ -519,152 +490,6 @@ impl<T: Pod> Window<T> {
         self.call("reading a signal", part, |call| self.own.read_signal(call, word, signal))
     }
 
-    /// [`put`](Self::put), enqueued on a stream: the region may be written by what comes after it on the stream.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put); [`Error::Memory`] if the stream cannot reach the memory.
-    pub fn put_on<'a>(
-        &self,
-        stream: &Stream,
-        rank: usize,
-        at: u64,
-        source: impl Into<Local<'a, T>>,
-    ) -> Result<()> {
-        let (part, at, local) = self.range_of(Way::Put, rank, at, &source.into())?;
-        let bytes = local.rows.elements();
-        self.counters(part).puts.add(bytes as u64);
-        self.enqueue(stream, "put", part, bytes, |call| {
-            part.connection.put_on(call, stream, at, &local)
-        })
-    }
-
-    /// [`get`](Self::get), enqueued on a stream.
-    ///
-    /// # Errors
-    /// As [`put_on`](Self::put_on).
-    pub fn get_on<'a>(
-        &self,
-        stream: &Stream,
-        rank: usize,
-        at: u64,
-        target: impl Into<Local<'a, T>>,
-    ) -> Result<()> {
-        let (part, at, local) = self.range_of(Way::Get, rank, at, &target.into())?;
-        let bytes = local.rows.elements();
-        self.counters(part).gets.add(bytes as u64);
-        self.enqueue(stream, "get", part, bytes, |call| {
-            part.connection.get_on(call, stream, at, &local)
-        })
-    }
-
-    /// [`signal`](Self::signal), enqueued on a stream: who sees it sees everything the stream did before.
-    ///
-    /// # Errors
-    /// As [`signal`](Self::signal); [`Error::Memory`] if the stream cannot reach the signal.
-    pub fn signal_on(&self, stream: &Stream, rank: usize, signal: usize, value: u64) -> Result<()> {
-        self.raise_on(stream, rank, signal, SignalAction::Set(value))
-    }
-
-    /// [`signal_add`](Self::signal_add), enqueued on a stream: who has waited for the sum sees everything the stream did before.
-    ///
-    /// # Errors
-    /// As [`signal_on`](Self::signal_on).
-    pub fn signal_add_on(
-        &self,
-        stream: &Stream,
-        rank: usize,
-        signal: usize,
-        value: u64,
-    ) -> Result<()> {
-        self.raise_on(stream, rank, signal, SignalAction::Add(value))
-    }
-
-    fn raise_on(
-        &self,
-        stream: &Stream,
-        rank: usize,
-        signal: usize,
-        action: SignalAction,
-    ) -> Result<()> {
-        let part = self.check_signal("signal", rank, signal)?;
-        self.counters(part).signals.add(1);
-        let signal = Signal { number: signal, action };
-        self.enqueue(stream, "signal", part, 8, |call| {
-            let by_nic =
-                stream.device().as_cuda().is_some() && part.connection.has_atomics_by_nic();
-            match action {
-                // The GPU's own additions are not one with those of the NIC.
-                SignalAction::Add(value) if by_nic => {
-                    self.add_by_kernel(call, stream, rank, signal.number, value)
-                }
-                _ => part.connection.signal_on(call, stream, signal),
-            }
-        })
-    }
-
-    /// Makes a stream wait until this rank's signal is what is awaited, as [`wait_signal`](Self::wait_signal). Released if the world
-    /// ends.
-    ///
-    /// # Errors
-    /// As [`signal_on`](Self::signal_on).
-    pub fn wait_signal_on(
-        &self,
-        stream: &Stream,
-        signal: usize,
-        until: impl Into<Until<u64>>,
-    ) -> Result<()> {
-        let (part, word) = self.own_signal(signal)?;
-        let until = until.into();
-        self.counters(part).waits.add(1);
-        let wait = || stream.wait64(word, until).map_err(failed("waiting for a signal"));
-        self.enqueue(stream, "wait for a signal", part, 8, |_| wait())
-    }
-
-    /// What the functions of `mp/window.cuh` take. Valid while this object lives; a rank drops it when no kernel of any
-    /// rank uses the window any more.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] if the device cannot reach its own tables; [`Error::Nic`] if the NIC has no queue pair left for atomic operations
-    /// on the own share.
-    pub fn handle(&self) -> Result<mp_kernels::Window> {
-        let (place, own) = (self.rank, &self.all.list[self.rank]);
-        if self.call("access", own, |call| own.connection.make_atomics_ready(call))? {
-            let row = self.all.table.slice(place..place + 1);
-            let written = row.and_then(|row| row.write(&[own.connection.view()]));
-            written.map_err(failed("the handle of a window"))?;
-        }
-        self.handle_without_atomics()
-    }
-
-    /// For kernels that do no atomic operations, and add to no signals, of this rank.
-    pub(crate) fn handle_without_atomics(&self) -> Result<mp_kernels::Window> {
-        let failed = failed("the handle of a window");
-        let mut near = [MappedPart::default(); NEAR_RANKS as usize];
-        for (near, part) in near.iter_mut().zip(&self.all.list) {
-            let view = part.connection.view();
-            let WindowPart { memory, bytes, signals, nic, atomic_nic, atomic_bytes } = view;
-            if nic == 0 {
-                let atomic_signals = if atomic_nic == 0 { signals } else { 0 };
-                *near = MappedPart { memory, bytes, signals, atomic_bytes, atomic_signals };
-            }
-        }
-        Ok(mp_kernels::Window {
-            parts: self.all.table.device_address().unwrap_or_default(),
-            ranks: self.all.list.len() as u64,
-            rank: self.rank as u64,
-            signals: self.own.told().signals,
-            abort: self.plane.abort_of(self.own.memory().device())?.address,
-            timeout_ns: nanoseconds(self.timeout),
-            report: self.report.address().map_err(failed)?,
-            near,
-        })
-    }
-
-    /// How kernels and host streams get to a rank's share by themselves, for what is built on windows.
-    pub(crate) fn reach_of(&self, rank: usize) -> Result<Reach<'_>> {
-        Ok(self.part(rank)?.connection.reach())
-    }
-
     /// How the CPU tells a rank by one of its signals, see [`Connection::line`].
     pub(crate) fn line_to(
         &self,
@@ -680,33 +505,6 @@ impl<T: Pod> Window<T> {
     pub(crate) fn channel(&self, rank: usize, at: usize, len: usize) -> Result<Box<dyn Channel>> {
         let part = self.part(rank)?;
         self.call("opening a channel", part, |call| part.connection.channel(call, at, len))
-    }
-
-    /// What kernels use of it, for streams and graphs to hold.
-    pub(crate) fn memory(&self) -> Vec<Buffer<u8>> {
-        let parts = self.all.list.iter().flat_map(|part| part.connection.held());
-        [self.all.table.bytes()].into_iter().chain(parts).collect()
-    }
-
-    /// Enqueues something, and sees to it that the timeline shows when it ran.
-    fn enqueue(
-        &self,
-        stream: &Stream,
-        what: &'static str,
-        part: &Part,
-        bytes: usize,
-        enqueue: impl FnOnce(&Call<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let peer = part.rank as u64;
-        tracing::trace!(operation = what, peer, bytes, stream = stream.name(), "enqueued");
-        let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
-        let enqueue = || self.call(what, part, enqueue);
-        let enqueued = self.plane.probes.around(&self.plane.trace, stream, label, enqueue);
-        if let Err(Error::Memory { .. } | Error::Nic { .. }) = enqueued {
-            // The streams of a world that ends meanwhile take no more waits.
-            self.plane.check_after(Duration::ZERO, || what.to_owned())?;
-        }
-        enqueued
     }
 
     /// Something that this thread does with a rank of the window, in the log and the timeline.
