@@ -172,7 +172,8 @@ pub(crate) trait Connection: Send + Sync {
     fn make_atomics_ready(&self, _: &Call<'_>) -> Result<bool> {
         Ok(false)
     }
-    /// Whether atomic operations of kernels there go by a NIC, or nowhere, though it is mapped.
+    /// Whether a NIC changes its signals though they are mapped: then a GPU may set them, but not add to them, since its atomic operations
+    /// are not one with the NIC's. Kernels have the NIC add, or are refused.
     fn has_atomics_by_nic(&self) -> bool {
         false
     }

@@ -62,10 +62,10 @@ impl<T: Pod> Window<T> {
         let failed = failed("the handle of a window");
         let mut near = [MappedPart::default(); NEAR_RANKS as usize];
         for (near, part) in near.iter_mut().zip(&self.all.list) {
-            let view = part.connection.view();
-            let WindowPart { memory, bytes, signals, nic, atomic_nic, atomic_bytes } = view;
+            let connection = &part.connection;
+            let WindowPart { memory, bytes, signals, nic, atomic_bytes, .. } = connection.view();
             if nic == 0 {
-                let atomic_signals = if atomic_nic == 0 { signals } else { 0 };
+                let atomic_signals = if connection.has_atomics_by_nic() { 0 } else { signals };
                 *near = MappedPart { memory, bytes, signals, atomic_bytes, atomic_signals };
             }
         }

@@ -86,7 +86,6 @@ impl<T: Pod> Window<T> {
             let by_nic =
                 stream.device().as_cuda().is_some() && part.connection.has_atomics_by_nic();
             match action {
-                // The GPU's own additions are not one with those of the NIC.
                 SignalAction::Add(value) if by_nic => {
                     self.add_by_kernel(call, stream, rank, signal.number, value)
                 }

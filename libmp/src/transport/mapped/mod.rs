@@ -54,7 +54,7 @@ impl Mapped {
     ) -> Result<()> {
         let by_cpu = to.host_address().is_some() && from.host_address().is_some();
         if let (Some(hand), false, false) = (&self.hand, by_cpu, rows.elements() == 0) {
-            // What the CPU reaches it raises itself: there a NIC may add, too, with which a GPU's additions are not one.
+            // What the CPU reaches it raises itself: a NIC may add there, too, see `has_atomics_by_nic`.
             let reaches = |signal: &Signal| self.signals.words[signal.number].atomic().is_some();
             let by_stream = signal.filter(|signal| !reaches(signal));
             hand.does(call, |stream| {
