@@ -1,7 +1,13 @@
 //! Streams: ordered queues of work on a GPU or on the host, with the same operations on both.
 //!
 //! Every operation is enqueued and returns; what it does happens in order on the stream. Calls may come from several
-//! threads; each call is one unit, the order between threads is theirs to arrange.
+//! threads; each call is one unit, the order between threads is theirs to arrange. What streams do with single words is [`words`],
+//! what is captured and replayed [`graph`].
+
+mod graph;
+mod words;
+
+pub use graph::Graph;
 
 use std::fmt;
 use std::ops::Range;
@@ -12,7 +18,6 @@ use std::time::Duration;
 use bytemuck::Pod;
 use mp_kernels::{QueuePair as DeviceQueuePair, WaitBounds};
 
-use crate::cuda::graph::CudaGraph;
 use crate::cuda::kernel::Kernel;
 use crate::cuda::stream::CudaStream;
 use crate::deadline::Deadline;
@@ -22,10 +27,8 @@ use crate::event::{Event, Inner as EventInner};
 use crate::host::executor::{Executor, HostOp};
 use crate::host::kernel::run_on;
 use crate::launch::{Arg, Dims};
-use crate::memop::{MemOp, Until};
 use crate::memory::Buffer;
 use crate::memory::rows::Rows;
-use crate::memory::word::{Word32, Word64};
 use crate::report::bounds;
 use crate::room::WhenFull;
 use crate::watchdog::target::Target;
@@ -59,34 +62,6 @@ pub struct Stream {
 enum Inner {
     Host(Executor),
     Cuda(Arc<CudaStream>),
-}
-
-/// Captured operations that can be replayed any number of times, in one piece.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use gdsync::{Deadline, Device};
-///
-/// let device = Device::Host; // or Device::best()
-/// let (stream, word) = (device.stream()?, device.alloc_pinned::<u64>(1)?.word(0)?);
-/// stream.begin_capture()?;
-/// stream.write64(&word, 5)?;
-/// let graph = stream.end_capture()?;
-/// assert_eq!(word.load(), Some(0)); // captured, not run
-/// stream.launch_graph(&graph)?;
-/// stream.synchronize(Deadline::after(Duration::from_secs(10)))?;
-/// assert_eq!(word.load(), Some(5));
-/// # Ok::<(), gdsync::Error>(())
-/// ```
-pub struct Graph {
-    inner: GraphInner,
-    targets: Arc<[Target]>,
-}
-
-enum GraphInner {
-    Host(Arc<[HostOp]>),
-    Cuda(CudaGraph),
 }
 
 impl Device {
@@ -221,132 +196,10 @@ impl Stream {
         }
     }
 
-    /// Enqueues memory operations in order, in one driver call for up to [`MAX_BATCH`](crate::memop::MAX_BATCH) of
-    /// them. A CUDA stream that already holds many operations behind a wait may make the call block until it gets on;
-    /// a host stream does so at 4096.
-    ///
-    /// # Errors
-    /// If a word cannot be reached from the stream, the watchdog was aborted, or the driver refuses;
-    /// [`Error::Unsupported`] for a wait for one of no bits.
-    pub fn batch(&self, ops: &[MemOp<'_>]) -> Result<()> {
-        ops.iter().try_for_each(MemOp::check)?;
-        match &self.inner {
-            Inner::Host(executor) => {
-                for op in ops {
-                    op.device_address()?;
-                }
-                executor.enqueue(ops.iter().map(host_op), |last| {
-                    let first = last - ops.len() as u64 + 1;
-                    let waits = ops
-                        .iter()
-                        .zip(first..)
-                        .filter_map(|(op, number)| Some((target(op)?, number)));
-                    for (target, number) in waits {
-                        self.watch_wait(number, target)?;
-                    }
-                    Ok(())
-                })
-            }
-            Inner::Cuda(stream) => {
-                if stream.is_capturing() {
-                    if stream.is_captured_by_others() && ops.iter().any(MemOp::is_wait) {
-                        return Err(Error::Unsupported {
-                            what: "a wait by a memory operation in a capture that other code has begun",
-                            place: self.name.clone(),
-                            why: "nobody could end it: wait for a signal instead".into(),
-                        });
-                    }
-                    ops.iter().filter_map(target).for_each(|target| stream.capture_target(target));
-                    return stream.batch(ops, |_, _| Ok(()));
-                }
-                stream.batch(ops, |number, op| {
-                    target(op).map_or(Ok(()), |target| self.watch_wait(number, target))
-                })
-            }
-        }
-    }
-
     fn watch_wait(&self, number: u64, target: Target) -> Result<()> {
         match &self.watch {
             Some((watchdog, watch)) => watch.push(watchdog, number, target),
             None => Ok(()),
-        }
-    }
-
-    /// Enqueues one 32-bit store, visible at system scope after all earlier work of the stream.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn write32(&self, word: &Word32, value: u32) -> Result<()> {
-        self.batch(&[MemOp::Write32(word, value)])
-    }
-
-    /// Enqueues one 64-bit store, visible at system scope after all earlier work of the stream.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn write64(&self, word: &Word64, value: u64) -> Result<()> {
-        self.batch(&[MemOp::Write64(word, value)])
-    }
-
-    /// Blocks the stream until the 32-bit word has reached `value` (cyclic order).
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn wait_geq32(&self, word: &Word32, value: u32) -> Result<()> {
-        self.batch(&[MemOp::Wait32(word, Until::Geq(value))])
-    }
-
-    /// Blocks the stream until the 64-bit word has reached `value` (cyclic order).
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn wait_geq64(&self, word: &Word64, value: u64) -> Result<()> {
-        self.batch(&[MemOp::Wait64(word, Until::Geq(value))])
-    }
-
-    /// Blocks the stream until the 32-bit word is what is awaited. A watchdog that ends the wait makes it so.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn wait32(&self, word: &Word32, until: Until<u32>) -> Result<()> {
-        self.batch(&[MemOp::Wait32(word, until)])
-    }
-
-    /// Blocks the stream until the 64-bit word is what is awaited. A watchdog that ends the wait makes it so, or, where no memory
-    /// operation compares like that, and in captures that other code has begun, ends the kernel that waits.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn wait64(&self, word: &Word64, until: Until<u64>) -> Result<()> {
-        match (&self.inner, until) {
-            (Inner::Host(_), _) => self.batch(&[MemOp::Wait64(word, until)]),
-            (Inner::Cuda(stream), Until::Geq(_) | Until::Eq(_) | Until::And(_))
-                if !stream.is_captured_by_others() =>
-            {
-                self.batch(&[MemOp::Wait64(word, until)])
-            }
-            (Inner::Cuda(_), _) => self.wait_signal(word, until, Duration::MAX),
-        }
-    }
-
-    /// Orders all memory operations before it before all after it, at system scope.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn barrier(&self) -> Result<()> {
-        self.batch(&[MemOp::Barrier])
-    }
-
-    /// Raises a signal to `value` (release at system scope): on a GPU by a kernel of one thread, which over peer
-    /// memory is faster than a stream memory operation.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn signal(&self, word: &Word64, value: u64) -> Result<()> {
-        match &self.inner {
-            Inner::Host(_) => self.write64(word, value),
-            Inner::Cuda(stream) => stream.raise("mp_signal_store", word, value),
         }
     }
 
@@ -360,59 +213,6 @@ impl Stream {
         match &self.inner {
             Inner::Host(_) => None,
             Inner::Cuda(stream) => Some(stream.ring(queue, blocks, timeout)),
-        }
-    }
-
-    /// Adds to a signal, as others may at the same time (release at system scope): on a GPU by a kernel of one thread, over a link
-    /// with native atomics.
-    ///
-    /// # Errors
-    /// [`Error::NotReachable`] for a word that the device does not reach; as [`Stream::batch`].
-    pub fn signal_add(&self, word: &Word64, value: u64) -> Result<()> {
-        match &self.inner {
-            Inner::Host(_) => {
-                word.read()?;
-                let word = word.clone();
-                self.call(move || {
-                    // It can be reached.
-                    let _ = word.add(value);
-                })
-            }
-            Inner::Cuda(stream) => stream.raise("mp_signal_add", word, value),
-        }
-    }
-
-    /// Blocks the stream until the signal is what is awaited (acquire at system scope) – a number by itself: until it has reached
-    /// that –, the watchdog is aborted, or `timeout` has passed; on a GPU by a kernel of one thread. A wait that gave up lets the
-    /// stream run on, and [`Stream::synchronize`] reports it from then on.
-    ///
-    /// # Errors
-    /// As [`Stream::batch`].
-    pub fn wait_signal(
-        &self,
-        word: &Word64,
-        until: impl Into<Until<u64>>,
-        timeout: Duration,
-    ) -> Result<()> {
-        let until = until.into();
-        MemOp::Wait64(word, until).check()?;
-        let target = Target::Bounded(word.clone(), until);
-        match &self.inner {
-            Inner::Host(executor) => {
-                word.device_address()?;
-                let op = HostOp::Bounded(word.clone(), until, timeout);
-                executor.enqueue(std::iter::once(op), |number| self.watch_wait(number, target))
-            }
-            Inner::Cuda(stream) => {
-                let abort = self.abort()?;
-                if stream.is_capturing() {
-                    stream.capture_target(target);
-                    return stream.wait_signal(word, until, timeout, abort, |_| Ok(()));
-                }
-                stream.wait_signal(word, until, timeout, abort, |number| {
-                    self.watch_wait(number, target)
-                })
-            }
         }
     }
 
@@ -655,78 +455,6 @@ impl Stream {
         };
         failure.map_or(Ok(()), Err)
     }
-
-    /// Whether operations are being captured instead of running.
-    pub fn is_capturing(&self) -> bool {
-        match &self.inner {
-            Inner::Host(executor) => executor.is_capturing(),
-            Inner::Cuda(stream) => stream.is_capturing(),
-        }
-    }
-
-    /// From here on operations are captured instead of running, until [`Stream::end_capture`].
-    ///
-    /// # Errors
-    /// If a capture is under way.
-    pub fn begin_capture(&self) -> Result<()> {
-        match &self.inner {
-            Inner::Host(executor) => {
-                executor.begin_capture().then_some(()).ok_or_else(|| Error::Unsupported {
-                    what: "beginning a capture",
-                    place: self.name.clone(),
-                    why: "one is under way".into(),
-                })
-            }
-            Inner::Cuda(stream) => stream.begin_capture(),
-        }
-    }
-
-    /// Ends the capture and makes a graph of it. The graph holds the memory that its operations use.
-    ///
-    /// # Errors
-    /// If no capture is under way; what the driver says.
-    pub fn end_capture(&self) -> Result<Graph> {
-        match &self.inner {
-            Inner::Host(executor) => {
-                let ops = executor.end_capture().ok_or_else(|| Error::Unsupported {
-                    what: "ending a capture",
-                    place: self.name.clone(),
-                    why: "none is under way".into(),
-                })?;
-                let mut targets = Vec::new();
-                ops.iter().for_each(|op| host_targets(op, &mut targets));
-                Ok(Graph { inner: GraphInner::Host(ops.into()), targets: targets.into() })
-            }
-            Inner::Cuda(stream) => {
-                let (graph, mut capture) = stream.end_capture()?;
-                let targets = std::mem::take(&mut capture.targets).into();
-                let graph = CudaGraph::instantiate(stream.device(), graph, capture)?;
-                Ok(Graph { inner: GraphInner::Cuda(graph), targets })
-            }
-        }
-    }
-
-    /// Replays a graph. Two replays of one graph do not overlap, on whatever streams.
-    ///
-    /// # Errors
-    /// If the graph belongs to another device; what the driver says.
-    pub fn launch_graph(&self, graph: &Graph) -> Result<()> {
-        let watch = |number| match graph.targets.is_empty() {
-            true => Ok(()),
-            false => self.watch_wait(number, Target::Graph(graph.targets.clone())),
-        };
-        match (&self.inner, &graph.inner) {
-            (Inner::Host(executor), GraphInner::Host(ops)) => {
-                executor.enqueue(std::iter::once(HostOp::Graph(ops.clone())), watch)
-            }
-            (Inner::Cuda(stream), GraphInner::Cuda(graph))
-                if graph.ordinal() == stream.device().ordinal() =>
-            {
-                stream.launch_graph(graph.exec(), watch)
-            }
-            _ => Err(self.foreign("a graph")),
-        }
-    }
 }
 
 impl fmt::Debug for Stream {
@@ -741,42 +469,5 @@ impl Drop for Stream {
             // Whoever brought it may destroy it after this.
             stream.give_back();
         }
-    }
-}
-
-impl fmt::Debug for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.inner {
-            GraphInner::Host(ops) => write!(f, "graph of {} operations (host)", ops.len()),
-            GraphInner::Cuda(graph) => write!(f, "graph (cuda:{})", graph.ordinal()),
-        }
-    }
-}
-
-fn target(op: &MemOp<'_>) -> Option<Target> {
-    match *op {
-        MemOp::Wait32(word, until) => Some(Target::Word32(word.clone(), until)),
-        MemOp::Wait64(word, until) => Some(Target::Word64(word.clone(), until)),
-        MemOp::Write32(..) | MemOp::Write64(..) | MemOp::Barrier => None,
-    }
-}
-
-fn host_op(op: &MemOp<'_>) -> HostOp {
-    match *op {
-        MemOp::Write32(word, value) => HostOp::Write32(word.clone(), value),
-        MemOp::Write64(word, value) => HostOp::Write64(word.clone(), value),
-        MemOp::Wait32(word, until) => HostOp::Wait32(word.clone(), until),
-        MemOp::Wait64(word, until) => HostOp::Wait64(word.clone(), until),
-        MemOp::Barrier => HostOp::Barrier,
-    }
-}
-
-fn host_targets(op: &HostOp, targets: &mut Vec<Target>) {
-    match op {
-        HostOp::Wait32(word, until) => targets.push(Target::Word32(word.clone(), *until)),
-        HostOp::Wait64(word, until) => targets.push(Target::Word64(word.clone(), *until)),
-        HostOp::Bounded(word, until, _) => targets.push(Target::Bounded(word.clone(), *until)),
-        HostOp::Graph(ops) => ops.iter().for_each(|op| host_targets(op, targets)),
-        _ => {}
     }
 }
