@@ -17,13 +17,14 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
+use super::dial::Dial;
 use super::door::{Door, LISTENER, Listener, STRANGERS};
 use super::doze::Doze;
 use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory, TakenBack};
 use super::pace::{Beside, STEP};
 use super::rest::{Pause, Rest};
-use super::slot::{By, Dial, SharedSlot, Slot};
+use super::slot::{By, SharedSlot, Slot};
 use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::greeting::Greeting;

@@ -4,7 +4,7 @@
 //! * `state`: one queue pair as a state machine without I/O;
 //! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
 //! * `wire`: shared memory within a host, TCP or RDMA between hosts; `rdma`: the port for the latter;
-//! * `door`: who connects from other hosts, until it is known who;
+//! * `door`: who connects from other hosts, until it is known who; `dial`: who is connected to;
 //! * `slot`, `engine`: the thread that drives it all, and the threads that ring, which do what is quickly done.
 //!
 //! # Examples
@@ -44,6 +44,7 @@
 
 pub(crate) mod address;
 mod completion;
+mod dial;
 mod direct;
 mod door;
 mod doze;

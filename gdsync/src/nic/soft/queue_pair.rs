@@ -6,10 +6,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::address::QueuePairAddress;
+use super::dial::Dial;
 use super::direct::MapRequest;
 use super::engine::{Command, Plan};
 use super::instance::Inner;
-use super::slot::{Dial, SharedSlot, SlotParts, Status};
+use super::slot::{SharedSlot, SlotParts, Status};
 use super::state::Machine;
 use super::wire::PeerProcess;
 use super::wire::frame::VERSION;

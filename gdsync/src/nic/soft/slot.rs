@@ -1,16 +1,21 @@
 //! One queue pair inside the engine: its state machine, its wire, and the frames that are about neither requests nor
-//! answers (liveness, goodbye, mapped memory).
+//! answers: liveness and goodbye here, mapped memory in [`mapped`]. How threads share it is [`shared`].
+
+mod mapped;
+mod shared;
+
+pub(crate) use shared::SharedSlot;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::direct::{DeviceMemory, Direct, MapRequest};
+use super::dial::Dial;
+use super::direct::{Direct, MapRequest};
 use super::door::Expected;
-use super::keys::{Begun, KeyTable, RegionMemory, TakenBack};
+use super::keys::{Begun, KeyTable, TakenBack};
 use super::state::{
     Context, DeviceUse, Driver, LinkState, Machine, Outgoing, Payload, Piece, Violation,
 };
@@ -37,9 +42,6 @@ const ROUNDS: usize = 8;
 const LIVELY: Duration = Duration::from_micros(500);
 /// Turns of executing in one go, by a thread that has other things to do.
 const CALLERS_ROUNDS: usize = 2;
-/// How long after it was turned away a queue pair dials again; twice as long each time, up to a limit.
-const DIAL_AGAIN: Duration = Duration::from_millis(20);
-const MOST_DOUBLINGS: u32 = 5;
 
 /// What a queue pair's owner can see of it.
 #[derive(Default)]
@@ -53,96 +55,6 @@ pub(crate) struct Status {
     pub lost: Mutex<Option<String>>,
     /// Why its own requests are flushed, if one of them failed.
     pub cause: OnceLock<Syndrome>,
-}
-
-/// A connection over TCP that this side dials: where to, what it says, what it must hear. The peer's NIC turns it away
-/// when too many others are at its door, or the peer is late; then it dials again.
-#[derive(Clone, Copy)]
-pub(crate) struct Dial {
-    pub to: SocketAddr,
-    pub greeting: Greeting,
-    pub expected: Greeting,
-    turned_away: u32,
-    again: Option<Instant>,
-}
-
-impl Dial {
-    pub fn new(to: SocketAddr, greeting: Greeting, expected: Greeting) -> Dial {
-        Dial { to, greeting, expected, turned_away: 0, again: None }
-    }
-}
-
-/// A queue pair that the engine shares with the threads that ring it. Whoever has the lock executes it, in the order of its
-/// queue. A thread that rings stores its doorbell before it tries the lock; whatever it then does not do itself, or cannot
-/// since another one has the lock, it wakes the engine for. The engine does not wait for a caller: it looks again, and
-/// does not sleep before it has looked.
-pub(crate) struct SharedSlot {
-    pub qpn: u32,
-    pub token: u64,
-    /// What the system has said of its socket, and nobody has told it: readable, writable. Not under the lock, which a thread
-    /// that sends much has for long.
-    ready: [AtomicBool; 2],
-    slot: Mutex<Slot>,
-}
-
-/// How often a thread that rings tries the lock: longer than the engine takes to see that there is nothing to do.
-const TRIES: usize = 64;
-
-impl SharedSlot {
-    pub fn new(parts: SlotParts) -> SharedSlot {
-        let (qpn, token) = (parts.qpn, parts.token);
-        SharedSlot { qpn, token, ready: Default::default(), slot: Mutex::new(Slot::new(parts)) }
-    }
-
-    /// A socket event: for who has the queue pair next.
-    pub fn ready(&self, readable: bool, writable: bool) {
-        for (ready, said) in self.ready.iter().zip([readable, writable]) {
-            if said {
-                ready.store(true, Ordering::Release);
-            }
-        }
-    }
-
-    /// The queue pair, for what has to be told to it.
-    pub fn lock(&self) -> MutexGuard<'_, Slot> {
-        lock(&self.slot)
-    }
-
-    /// The queue pair, if nobody else has it.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, Slot>> {
-        match self.slot.try_lock() {
-            Ok(slot) => Some(slot),
-            Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// The queue pair, if nobody else has it, to be driven: it knows what was said of its socket.
-    pub fn try_drive(&self) -> Option<MutexGuard<'_, Slot>> {
-        let mut slot = self.try_lock()?;
-        let [readable, writable] = self
-            .ready
-            .each_ref()
-            .map(|ready| ready.load(Ordering::Relaxed) && ready.swap(false, Ordering::Acquire));
-        if readable || writable {
-            slot.ready(readable, writable);
-        }
-        Some(slot)
-    }
-
-    /// By a thread that has rung: executes what is quickly done, and sends what goes over a socket if no GPU has a part in
-    /// it. False if there is, or may be, something left to do.
-    pub fn execute(&self, keys: &RwLock<KeyTable>, of_the_cpu: bool) -> bool {
-        let mut tries = (0..TRIES).map(|_| {
-            let slot = self.try_drive();
-            if slot.is_none() {
-                std::hint::spin_loop();
-            }
-            slot
-        });
-        let Some(mut slot) = tries.find_map(|slot| slot) else { return false };
-        keys.try_read().is_ok_and(|keys| slot.execute(&keys, of_the_cpu))
-    }
 }
 
 /// A queue pair.
@@ -307,8 +219,7 @@ impl Slot {
 
     /// Whether it is time to dial once more. True once for each time.
     pub fn must_dial(&mut self, now: Instant) -> bool {
-        let dial = self.dialing.as_mut();
-        dial.is_some_and(|dial| dial.again.take_if(|again| *again <= now).is_some())
+        self.dialing.as_mut().is_some_and(|dial| dial.is_due(now))
     }
 
     /// Whether its peer was heard over a socket so lately that it is worth asking the socket itself.
@@ -321,19 +232,6 @@ impl Slot {
     pub fn ready(&mut self, readable: bool, writable: bool) {
         if let Some(wire) = &mut self.wire {
             wire.ready(readable, writable);
-        }
-    }
-
-    /// The mapper is done with a key of the peer's.
-    pub fn learn(&mut self, key: u32, answer: u64, memory: Option<RegionMemory>) {
-        self.direct.learn(key, answer, memory);
-    }
-
-    /// A key of ours is taken back; the token is kept until the peer has let go of the memory.
-    pub fn revoke(&mut self, key: u32, token: &Arc<TakenBack>) {
-        if self.exported.remove(&key) && self.wire.is_some() {
-            self.unconfirmed.insert(key, (Instant::now(), token.clone()));
-            self.control.push_back((Frame::Revoke { key }, Vec::new()));
         }
     }
 
@@ -428,8 +326,7 @@ impl Slot {
     /// Whether a connection that was turned away is dialed again, and makes it so.
     fn will_dial_again(&mut self, now: Instant) -> bool {
         let Some(dial) = self.dialing.as_mut().filter(|_| !self.closing) else { return false };
-        dial.again = Some(now + DIAL_AGAIN * (1 << dial.turned_away.min(MOST_DOUBLINGS)));
-        dial.turned_away += 1;
+        dial.turn_away(now);
         true
     }
 
@@ -554,18 +451,6 @@ impl Slot {
         Ok(moved)
     }
 
-    /// Queues the frames about mapped memory.
-    fn talk(&mut self) {
-        while let Some(key) = self.direct.wanted() {
-            self.control.push_back((Frame::Resolve { key }, Vec::new()));
-        }
-        if !self.revoked.is_empty() && !self.machine.touches_peer() {
-            for key in self.revoked.drain(..) {
-                self.control.push_back((Frame::Revoked { key }, Vec::new()));
-            }
-        }
-    }
-
     /// Says goodbye when nothing is left to be said, and hangs up when the peer has had time to do so.
     fn end(&mut self, wire: &mut dyn Wire, now: Instant) -> Result<(), Cut> {
         let over = self.closing || self.machine.is_error();
@@ -598,31 +483,13 @@ impl Slot {
             Frame::Hello { .. } | Frame::Knock { .. } => {
                 return Err(Violation::Other("a second hello"));
             }
-            Frame::Resolve { key } => {
-                let reached = keys.find(key).and_then(|region| self.way_to(region));
-                let answer = match reached {
-                    Some((address, access, way)) => {
-                        self.exported.insert(key);
-                        (Frame::Resolved { key, address, access: access.bits() }, way)
-                    }
-                    None => (Frame::Resolved { key, address: 0, access: 0 }, Vec::new()),
-                };
-                self.control.push_back(answer);
-            }
+            Frame::Resolve { key } => self.resolve(key, keys),
             Frame::Resolved { key, address, access } => {
                 let access = Access::from_bits(access).filter(|_| payload.len > 0);
                 if let (Some(access), Some(_)) = (access, self.device) {
-                    let region = postcard::from_bytes(&payload.to_vec());
-                    let region = region.map_err(|_| Violation::Other("no memory of a device"))?;
-                    return self.direct.told(key, DeviceMemory { address, access, region });
+                    return self.reach_by_device(key, address, access, payload);
                 }
-                let answer = self.direct.answered(key, access.is_some())?;
-                if let Some(access) = access {
-                    let (qpn, handle) = (self.qpn, payload.to_vec());
-                    // Without a mapper the key is never mapped, and requests go by frames.
-                    let request = MapRequest { qpn, key, answer, address, access, handle };
-                    let _ = self.mapper.send(request);
-                }
+                self.map(key, address, access, payload)?;
             }
             Frame::Revoke { key } => {
                 self.direct.forget(key);
@@ -639,19 +506,6 @@ impl Slot {
             return Err(Violation::Other("more questions than answers fit"));
         }
         Ok(())
-    }
-
-    /// How the peer gets at registered memory without frames: the address that entries name it by, what it may do, and the
-    /// handle to map it by, or what the device calls it.
-    fn way_to(&self, region: &RegionMemory) -> Option<(u64, Access, Vec<u8>)> {
-        let (access, way) = if self.same_machine {
-            (region.access, postcard::to_stdvec(region.handle.as_ref()?))
-        } else {
-            let DeviceUse { atomics, .. } = self.device?;
-            let kept = if atomics { Access::default() } else { Access::REMOTE_ATOMIC };
-            (region.access.without(kept), postcard::to_stdvec(&region.device.as_ref()?.remote()))
-        };
-        Some((region.address, access, way.ok()?))
     }
 
     fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
