@@ -1,8 +1,10 @@
-//! A group of ranks and the collectives of the host over it.
-//!
-//! Collectives carry set-up, convergence tests and diagnostics: small things, through rank 0. Every member calls the same
-//! collectives of a communicator in the same order. Each call has a deadline ([`Communicator::with_timeout`], by default
-//! `MP_TIMEOUT`); one that passes it ends the world, because the ranks no longer agree on where they are.
+//! A group of ranks: who they are, what is opened, made and waited for with them. Collectives of the host over it are
+//! [`collectives`], groups of some of its ranks [`parts`].
+
+mod collectives;
+mod parts;
+
+pub(crate) use collectives::Gathered;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,10 +14,8 @@ use std::time::Duration;
 use bytemuck::Pod;
 use gdsync::{Deadline, Device, Stream, Until, Word32, Word64};
 
-use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
-use crate::control::cause::Cause;
-use crate::control::message::{Outcome, Payload, PeerInfo};
-use crate::control::{Control, Turn, WORLD, team_number};
+use crate::control::message::PeerInfo;
+use crate::control::{Control, WORLD};
 use crate::data::plane::Plane;
 use crate::data::{
     Collective, Path, Peer, PeerCounters, Region, Step, Window, enqueue, wait_for_word, wait_until,
@@ -323,216 +323,6 @@ impl Communicator {
         Communicator { timeout, ..self.clone() }
     }
 
-    /// Waits until every rank has entered the barrier.
-    ///
-    /// # Errors
-    /// [`Error::PeerLost`], [`Error::Aborted`], [`Error::Timeout`] and [`Error::Protocol`] when the world is over,
-    /// [`Error::Finished`] after it, [`Error::Mismatch`] when another rank calls something else. The same holds for all
-    /// collectives.
-    pub fn barrier(&self) -> Result<()> {
-        self.call(Call::Barrier, nothing()).map(drop)
-    }
-
-    /// Gives every rank the blob of rank `root`; what the others hold in `blob` is replaced.
-    ///
-    /// # Errors
-    /// As [`barrier`](Self::barrier); [`Error::NoSuchRank`], and [`Error::TooLarge`] for a blob over [`BLOB_MAX`], both
-    /// before anybody is told: the other ranks go on waiting for this one.
-    pub fn broadcast(&self, root: usize, blob: &mut Vec<u8>) -> Result<()> {
-        self.info(root)?;
-        let mine = self.rank() == root;
-        let payload = if mine { self.blob(blob)? } else { nothing() };
-        // The peer exists, so its number fits.
-        let result = self.call(Call::Broadcast { root: root as u32 }, payload)?.1;
-        if !mine {
-            blob.clear();
-            blob.extend_from_slice(&result);
-        }
-        Ok(())
-    }
-
-    /// Gives every rank the blobs of all, in rank order. They may have different sizes, also 0.
-    ///
-    /// # Errors
-    /// As [`barrier`](Self::barrier); [`Error::TooLarge`] as [`broadcast`](Self::broadcast); [`Error::Mismatch`] if the
-    /// blobs are more than [`RESULT_MAX`](crate::RESULT_MAX) together.
-    pub fn all_gather(&self, blob: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let gathered = self.gather_blobs(blob)?;
-        Ok(gathered.blobs().into_iter().map(<[u8]>::to_vec).collect())
-    }
-
-    /// The same without a copy of each: ranks of one process have one between them.
-    pub(crate) fn gather_blobs(&self, blob: &[u8]) -> Result<Gathered> {
-        let (turn, (_, bytes)) = self.call_numbered(Call::AllGather, self.blob(blob)?)?;
-        let (group, size) = (self.inner.group, self.size());
-        match collective::are_gathered(&bytes, size) {
-            true => Ok(Gathered { bytes, size, key: (group, turn) }),
-            false => Err(self.nonsense(Call::AllGather)),
-        }
-    }
-
-    /// Gives rank `root` the blobs of all, in rank order; `None` elsewhere.
-    ///
-    /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`Error::NoSuchRank`], before anybody is told.
-    pub fn gather(&self, root: usize, blob: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        self.info(root)?;
-        // The peer exists, so its number fits.
-        let call = Call::Gather { root: root as u32 };
-        let result = self.call(call, self.blob(blob)?)?.1;
-        if self.rank() != root {
-            return Ok(None);
-        }
-        let blobs = collective::decode_gathered(&result, self.size());
-        blobs.map(Some).ok_or_else(|| self.nonsense(call))
-    }
-
-    /// Combines the ranks' vectors element by element; every rank gets the same bits. A sum is taken in rank order.
-    ///
-    /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] if the vectors differ in length or type.
-    pub fn all_reduce<T: Number>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        let call = Call::AllReduce { op, element: T::ELEMENT };
-        let result = self.call(call, self.blob(&collective::to_bytes(values))?)?.1;
-        if collective::from_bytes(&result, values) { Ok(()) } else { Err(self.nonsense(call)) }
-    }
-
-    /// The sum over all ranks, in rank order; integers wrap around.
-    ///
-    /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
-    pub fn sum<T: Number>(&self, value: T) -> Result<T> {
-        self.reduce_one(ReduceOp::Sum, value)
-    }
-
-    /// The smallest value of all ranks; NaN if any is NaN.
-    ///
-    /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
-    pub fn min<T: Number>(&self, value: T) -> Result<T> {
-        self.reduce_one(ReduceOp::Min, value)
-    }
-
-    /// The largest value of all ranks; NaN if any is NaN.
-    ///
-    /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
-    pub fn max<T: Number>(&self, value: T) -> Result<T> {
-        self.reduce_one(ReduceOp::Max, value)
-    }
-
-    fn reduce_one<T: Number>(&self, op: ReduceOp, value: T) -> Result<T> {
-        let mut values = [value];
-        self.all_reduce(op, &mut values)?;
-        Ok(values[0])
-    }
-
-    /// Makes a communicator of the ranks that give the same `color`, ordered by `key`, equal keys by rank. A rank that
-    /// gives no colour takes part in the call and gets none.
-    ///
-    /// # Errors
-    /// As [`barrier`](Self::barrier).
-    pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Communicator>> {
-        let name = color.map(|color| format!("{} / colour {color}", self.inner.name));
-        self.split_as(color, key, name.unwrap_or_default())
-    }
-
-    /// A communicator of `ranks` of this one, in this order. Each of them makes it, by itself and without a message: a split that
-    /// everybody knows the outcome of, for teams that come and go. The others do not call it. Members that make several teams
-    /// of the same ranks make these in the same order. Members that name different ranks find out with their first
-    /// collective, which waits for those that have another team in mind until its deadline, and names them.
-    ///
-    /// ```
-    /// # fn main() -> libmp::Result<()> {
-    /// # let world = libmp::World::init()?;
-    /// let pair: Vec<usize> = (0..world.size()).filter(|rank| rank / 2 == world.rank() / 2).collect();
-    /// let pair = world.team(&pair)?;
-    /// let sum = pair.sum(world.rank() as u64)?; // of two ranks, and of no others
-    /// # assert!(sum <= 2 * world.size() as u64);
-    /// # world.finish()
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::Mismatch`] if this rank is not among them, or one of them is twice; what ended the world.
-    pub fn team(&self, ranks: &[usize]) -> Result<Communicator> {
-        let op = || format!("team of {}", self.inner.name);
-        self.inner.control.check("team")?;
-        let members = ranks.iter().map(|&rank| self.world_rank(rank).map(|world| world as u32));
-        let members = members.collect::<Result<Arc<[u32]>>>()?;
-        let mut sorted = ranks.to_vec();
-        sorted.sort_unstable();
-        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let reason = format!("rank {} is named twice", twice[0]);
-            return Err(Error::Mismatch { op: op(), reason });
-        }
-        let Some(rank) = ranks.iter().position(|&rank| rank == self.rank()) else {
-            let reason = format!("rank {}, which makes it, is not among its ranks", self.rank());
-            return Err(Error::Mismatch { op: op(), reason });
-        };
-        let first = team_number(self.inner.group, 0, &members);
-        let number = {
-            let mut teams = self.inner.teams.lock().unwrap_or_else(PoisonError::into_inner);
-            let founded = teams.entry(first).or_default();
-            *founded += 1;
-            team_number(self.inner.group, *founded, &members)
-        };
-        let name = format!("{} / {}", self.inner.name, crate::error::ranks(ranks));
-        Ok(self.part((number, true), name, members, rank))
-    }
-
-    /// The communicator of the ranks on this rank's host, in rank order: those that share memory with it. A collective
-    /// call like [`split`](Self::split). What is a host: the running kernel and its PID namespace, or `MP_NODE`.
-    ///
-    /// # Errors
-    /// As [`barrier`](Self::barrier).
-    pub fn node_local(&self) -> Result<Communicator> {
-        let nodes: Vec<&str> = (0..self.size())
-            .map(|rank| self.info(rank).map(|peer| &peer.node[..]))
-            .collect::<Result<_>>()?;
-        // The colour is the first rank on the same host.
-        let first =
-            nodes.iter().position(|&node| node == nodes[self.rank()]).unwrap_or(self.rank());
-        let name = format!("{} / node {}", self.inner.name, self.host(self.rank())?);
-        let local = self.split_as(Some(first as u64), self.rank() as i64, name)?;
-        local.ok_or_else(|| self.nonsense(Call::Split { color: Some(first as u64), key: 0 }))
-    }
-
-    fn split_as(&self, color: Option<u64>, key: i64, name: String) -> Result<Option<Communicator>> {
-        let call = Call::Split { color, key };
-        let (group, members) = match self.call(call, nothing())?.0 {
-            Outcome::Group { id, members } => (id, members),
-            Outcome::NoGroup => return Ok(None),
-            _ => return Err(self.nonsense(call)),
-        };
-        let me = self.world_rank(self.rank())?;
-        let known = members.iter().all(|&rank| (rank as usize) < self.inner.peers.len());
-        let rank = members.iter().position(|&rank| rank as usize == me);
-        let (true, Some(rank)) = (known, rank) else { return Err(self.nonsense(call)) };
-        Ok(Some(self.part((group, false), name, members, rank)))
-    }
-
-    fn part(
-        &self,
-        (group, is_team): (u64, bool),
-        name: String,
-        members: Arc<[u32]>,
-        rank: usize,
-    ) -> Communicator {
-        let Inner { control, plane, peers, .. } = &*self.inner;
-        let (control, plane, peers) = (control.clone(), plane.clone(), peers.clone());
-        let (turn, teams) = (Mutex::new(0), Mutex::default());
-        let inner =
-            Inner { control, plane, peers, group, name, members, rank, turn, is_team, teams };
-        Communicator { inner: Arc::new(inner), timeout: self.timeout }
-    }
-
-    /// The barrier that ends the world in good order.
-    pub(crate) fn finish_all(&self) -> Result<()> {
-        self.inner.plane.finishing();
-        self.call(Call::Finish, nothing()).map(drop)
-    }
-
     pub(crate) fn info(&self, rank: usize) -> Result<&PeerInfo> {
         let world = self.world_rank(rank)?;
         self.inner.peers.get(world).ok_or_else(|| self.no_such_rank(rank))
@@ -565,69 +355,8 @@ impl Communicator {
         self.timeout
     }
 
-    fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
-        self.call_numbered(call, payload).map(|(_, result)| result)
-    }
-
-    /// A collective, and which one of this communicator it was.
-    fn call_numbered(&self, call: Call, payload: Payload) -> Result<(u64, (Outcome, Payload))> {
-        let what = format!("{call} on {}", self.inner.name);
-        let _span = self.inner.plane.trace.span("collective", call.name());
-        let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let group = self.inner.group;
-        let plane = &self.inner.plane;
-        let progress = || plane.progress().then(|| plane.helpers.moved());
-        let control = &self.inner.control;
-        let number = *turn;
-        let team = (self.inner.is_team && number == 0).then(|| self.inner.members.clone());
-        let which = Turn { group, turn: number, team };
-        let result = control.call(which, call, payload, &what, self.timeout, progress);
-        if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
-            *turn += 1;
-        }
-        result.map(|result| (number, result))
-    }
-
-    fn blob(&self, blob: &[u8]) -> Result<Payload> {
-        if blob.len() > BLOB_MAX {
-            return Err(Error::TooLarge {
-                what: format!("a blob for a collective on {}", self.inner.name),
-                size: blob.len(),
-                limit: BLOB_MAX,
-            });
-        }
-        Ok(blob.into())
-    }
-
-    /// A reply that does not fit the call: rank 0 does not speak as it should.
-    fn nonsense(&self, call: Call) -> Error {
-        let name = &self.inner.name;
-        let what = format!("rank 0 gave a result for the {call} on {name} that it cannot have");
-        self.inner.control.fail(Cause::Protocol { what }).during(&call.to_string(), Duration::ZERO)
-    }
-
     fn no_such_rank(&self, rank: usize) -> Error {
         Error::NoSuchRank { rank, communicator: self.inner.name.clone(), size: self.size() }
-    }
-}
-
-/// The blobs of all ranks, as they came.
-pub(crate) struct Gathered {
-    bytes: Payload,
-    size: usize,
-    key: (u64, u64),
-}
-
-impl Gathered {
-    /// The blobs, in rank order.
-    pub(crate) fn blobs(&self) -> Vec<&[u8]> {
-        // Looked at when they came.
-        collective::gathered_parts(&self.bytes, self.size).unwrap_or_default()
-    }
-
-    /// Of which collective this is the result: the same for all ranks, and for no other one.
-    pub(crate) fn key(&self) -> (u64, u64) {
-        self.key
     }
 }
 
