@@ -352,7 +352,10 @@ fn the_host_waits_for_what_a_kernel_has_put(device: &Device) {
 
 fn kernels_start_prepared_puts_gets_and_waits(device: &Device) {
     let kernels = Kernels::of(device);
-    for words in [1usize, 63, 700] {
+    // By a thread, a warp and a block: words inside entries of the NIC's queue, and more.
+    let few = [(0, 1, 1usize), (0, 1, 70), (1, 32, 1), (1, 32, 70)];
+    for (flavour, threads, words) in few.into_iter().chain([1, 63, 700].map(|words| (2, 33, words)))
+    {
         ranks(2, |world| {
             let (me, other) = (world.rank() as u64, 1 - world.rank());
             let region = || world.alloc::<u64>(device, words).unwrap();
@@ -375,10 +378,15 @@ fn kernels_start_prepared_puts_gets_and_waits(device: &Device) {
                     Value::Get(get.handle().unwrap()),
                 ];
                 args.extend([&out, &share, &back].map(|it| Value::Word(address(it.buffer()))));
-                args.extend([me, words as u64, rounds, address(&results)].map(Value::Word));
-                kernels.launch(&stream, "test_prepared", (1, 33), args);
+                args.extend([me, words as u64, rounds].map(Value::Word));
+                args.extend([Value::Half(flavour), Value::Word(address(&results))]);
+                kernels.launch(&stream, "test_prepared", (1, threads), args);
                 world.synchronize(&stream, soon()).unwrap();
-                assert_eq!(results.to_vec().unwrap(), [0, rounds, 0], "{launch}, {words} words");
+                assert_eq!(
+                    results.to_vec().unwrap(),
+                    [0, rounds, 0],
+                    "launch {launch}, {words} words, {threads} threads"
+                );
                 // The host and streams go on where the kernel was.
                 put.start().unwrap();
                 put.wait(soon()).unwrap();

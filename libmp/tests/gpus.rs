@@ -144,10 +144,10 @@ mod gpu {
         let stream = world.stream(device).unwrap();
         let kernels = Kernels::of(device);
         let [target, source] = [&to, &from].map(|region| Argument::Word(address(region.buffer())));
-        let rest = [bytes, rounds, address(&stamps)].map(Argument::Word);
-        let args = [target, source].into_iter().chain(rest).collect();
+        let [bytes, rounds, at] = [bytes, rounds, address(&stamps)].map(Argument::Word);
+        let args = vec![target, source, bytes, rounds, Argument::Half(2), at];
         let before = trace::now();
-        kernels.launch(&stream, "test_copy", (1, 256), args);
+        kernels.launch(&stream, "mp_copies", (1, 256), args);
         world.synchronize(&stream, soon()).unwrap();
         let after = trace::now();
         let stamps = stamps.to_vec().unwrap();

@@ -498,6 +498,7 @@ CASE(ranks_that_the_handle_has_no_room_for_are_reached_by_the_table) {
         CHECK(mp::put_signal(mp::thread(), window, rank, 0, &source, 8, 0, 7));
         CHECK(mp::fetch_add(window, rank, 0, uint64_t{1}, before));
         CHECK_THAT(before, ==, source);
+        CHECK(mp::part_of(window, rank) == &parts[rank]);
     }
     for (unsigned rank = 0; rank < ranks; ++rank) CHECK(words[rank] == 101 + rank && signals[8 * rank] == 7);
     CHECK_THAT(report.status, ==, 0u);
@@ -506,6 +507,7 @@ CASE(ranks_that_the_handle_has_no_room_for_are_reached_by_the_table) {
         CHECK_THAT(std::exchange(report, {}).status, ==, uint32_t{mp::no_such_rank});
         CHECK(!mp::signal(mp::thread(), window, rank, 0, 1));
         CHECK_THAT(std::exchange(report, {}).status, ==, uint32_t{mp::no_such_rank});
+        CHECK(mp::part_of(window, rank) == nullptr);
     }
     // Neither does the handle's own room lead anywhere, where there are fewer.
     window = window_of({parts.data(), 2});
@@ -527,7 +529,18 @@ CASE(no_bytes_and_a_signal_go_to_a_rank_without_memory) {
     CHECK_THAT(report.status, ==, 0u);
 }
 
-// Puts, gets and waits that the host has prepared, as one thread, as a block and as parts of several blocks.
+namespace {
+
+template <class Group>
+void start_prepared(Group group, const mp::Put& put, const mp::SignalWait& wait, const mp::Get& get) {
+    CHECK(!mp::put(group, put).failed());
+    CHECK(!mp::wait(group, wait).failed());
+    CHECK(!mp::get(group, get).failed());
+}
+
+}  // namespace
+
+// Puts, gets and waits that the host has prepared, by a thread, a warp, a block and as parts of several blocks.
 CASE(prepared_puts_gets_and_waits_count_their_starts) {
     std::vector<uint64_t> here(40), there(40), back(40);
     uint64_t signal = 0;
@@ -554,15 +567,15 @@ CASE(prepared_puts_gets_and_waits_count_their_starts) {
     const mp::Put prepared_put = {{put}};
     const mp::Get prepared_get = {{get}};
     const mp::SignalWait prepared_wait = {{wait}};
-    for (uint64_t round = 1; round <= 9; ++round) {
+    for (uint64_t round = 1; round <= 15; ++round) {
         here.assign(40, round);
-        if (round % 3 == 0) {
-            mp::host::launch(1, 3, +[](mp::Put put, mp::SignalWait wait, mp::Get get) {
-                CHECK(!mp::put(mp::block(), put).failed());
-                CHECK(!mp::wait(mp::block(), wait).failed());
-                CHECK(!mp::get(mp::block(), get).failed());
-            }, prepared_put, prepared_wait, prepared_get);
-        } else if (round % 3 == 1) {
+        if (round % 5 == 0) {
+            mp::host::launch(1, 3, [&] { start_prepared(mp::block(), prepared_put, prepared_wait, prepared_get); });
+        } else if (round % 5 == 1) {
+            mp::host::launch(1, 32, [&] { start_prepared(mp::warp(), prepared_put, prepared_wait, prepared_get); });
+        } else if (round % 5 == 2) {
+            start_prepared(mp::thread(), prepared_put, prepared_wait, prepared_get);
+        } else if (round % 5 == 3) {
             mp::host::launch(3, 2, +[](mp::Put put) {
                 CHECK(!mp::put(mp::block(), put, {mp::block_rank(), mp::grid_blocks()}).failed());
             }, prepared_put);

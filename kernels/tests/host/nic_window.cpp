@@ -94,6 +94,7 @@ CASE(values_go_through_a_nic_like_any_bytes) {
     CHECK(world.far[0].memory[600] == 0x4004000000000000 && world.far[0].memory[601] == uint64_t{7} << 24);
     CHECK(mp::get_value(world.window(), 1, 8 * 600, got) && got == 2.5);
     CHECK(!mp::put_value(world.window(), 1, 8 * 1024, 2.5) && world.reported() == mp::out_of_range);
+    CHECK(mp::part_of(world.window(), 1) == &world.parts[1] && mp::part_of(world.window(), 3) == nullptr);
 }
 
 CASE(a_put_returns_before_it_is_executed_and_flush_and_quiet_wait_for_it) {

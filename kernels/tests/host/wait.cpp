@@ -415,6 +415,13 @@ CASE(all_of_a_list_are_waited_for_by_the_threads_of_a_group) {
         ended[mp::thread_rank()] = mp::wait_all(mp::block(), list, mp::ge, within(millisecond_ns)).status;
     });
     for (const auto status : ended) CHECK_THAT(status, ==, mp::timed_out);
+    ended.assign(32, mp::ok);
+    mp::host::launch(1, 32, [&] {
+        ended[mp::thread_rank()] = mp::wait_all(mp::warp(), list, mp::ge, within(millisecond_ns)).status;
+        if (mp::wait_all(mp::warp(), list, mp::ge, within(minute_ns, &list.value)).status != mp::aborted) ++wrong;
+    });
+    for (const auto status : ended) CHECK_THAT(status, ==, mp::timed_out);
+    CHECK_THAT(wrong.load(), ==, 0);
     const int skipped[count] = {0, 0, 0, 0, 1, 0, 0};
     mp::Words<uint64_t> but_one = list;
     but_one.skipped = skipped;
@@ -455,6 +462,12 @@ CASE(one_of_a_list_ends_the_wait_and_is_named) {
     CHECK_THAT(wrong.load(), ==, 0);
     const auto none = mp::wait_any(mp::thread(), mp::Words<std::uint32_t>{late, 3, 6}, mp::eq, within(millisecond_ns));
     CHECK(none.result.status == mp::timed_out && none.index == 3);
+    mp::host::launch(1, 32, [&] {
+        const mp::Words<std::uint32_t> words = {late, 3, 5};
+        const auto found = mp::wait_any(mp::warp(), words, mp::eq, within(0)), above = mp::wait_any(mp::warp(), words, mp::gt, within(0));
+        wrong += found.failed() || found.index != 2 || above.result.status != mp::timed_out || above.index != 3;
+    });
+    CHECK_THAT(wrong.load(), ==, 0);
     const int all[3] = {1, 1, 1};
     const mp::Words<std::uint32_t> skipped = {late, 3, 6, nullptr, 4, all};
     CHECK(!mp::wait_any(mp::thread(), skipped, mp::eq, within(0)).failed());

@@ -21,6 +21,7 @@ pub enum Value {
     SignalWait(mp_kernels::SignalWait),
     Collective(mp_kernels::Collective),
     Signals(mp_kernels::BlockSignals),
+    Bounds(mp_kernels::WaitBounds),
     Word(u64),
     Half(u32),
 }
@@ -37,6 +38,7 @@ impl Value {
             Value::SignalWait(handle) => Arg::new(handle),
             Value::Collective(handle) => Arg::new(handle),
             Value::Signals(handle) => Arg::new(handle),
+            Value::Bounds(bounds) => Arg::new(bounds),
             Value::Word(word) => Arg::new(word),
             Value::Half(half) => Arg::new(half),
         }
@@ -49,12 +51,13 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "mp_arrivals",
+    "mp_copies",
     "mp_meetings",
+    "mp_signals",
     "test_collectives",
     "test_contexts",
-    "test_copy",
     "test_exchange",
     "test_kind",
     "test_messages",

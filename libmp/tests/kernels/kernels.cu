@@ -6,6 +6,7 @@
 
 #include "../../../kernels/tests/cuda/cluster.cu"
 #include "../../../kernels/tests/cuda/meeting.cu"
+#include "../../../kernels/tests/cuda/memory.cu"
 
 namespace test {
 
@@ -82,16 +83,6 @@ MP_KERNEL void test_messages(mp::Message end, std::uint32_t sends, std::uint64_t
     }
 }
 
-// Copies `bytes` bytes `rounds` times by one block, which writes when it began and when it ended to `stamps`.
-MP_KERNEL void test_copy(void* target, const void* source, std::uint64_t bytes, std::uint64_t rounds, std::uint64_t* stamps) {
-    const std::uint64_t began = mp::clock_ns();
-    for (std::uint64_t round = 0; round < rounds; ++round) mp::copy(mp::block(), target, source, bytes);
-    mp::block_barrier();
-    if (mp::thread_rank() != 0) return;
-    stamps[0] = began;
-    stamps[1] = mp::clock_ns();
-}
-
 namespace test {
 
 template <class Group>
@@ -102,6 +93,14 @@ MP_DEVICE void windows(Group group, const mp::Window& window, std::uint64_t* els
     auto* share = static_cast<std::uint64_t*>(mp::address_in(window, me, 0, 0));
     const std::uint64_t bytes = 8 * words, cells = 3 * bytes;
     std::uint64_t wrong = 0, refused = 0, round = 0;
+    // What the table says of the shares, all of them as long as this one, is what the calls find.
+    for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
+        const mp::WindowPart* part = mp::part_of(window, rank);
+        const auto memory = reinterpret_cast<std::uint64_t>(mp::address_in(window, rank, 0, 0));
+        wrong += part->bytes != 8 * (3 * words + 3 + window.ranks + 10) || part->memory == 0;
+        wrong += memory != (part->nic == 0 ? part->memory : 0);
+    }
+    wrong += mp::part_of(window, window.ranks) != nullptr || mp::part_of(window, ~std::uint64_t{0}) != nullptr;
     for (; round < rounds; ++round) {
         // Of odd rounds from memory that no NIC knows.
         std::uint64_t* from = round % 2 == 0 ? share + words : elsewhere;
@@ -294,36 +293,50 @@ MP_KERNEL void test_contexts(const __grid_constant__ mp::Collective barrier, con
     if (own == 0 && block.leads()) results[1] = round;
 }
 
-// Prepared puts, gets and waits between two ranks, by a block: what each puts to the other it gets back from there. results: words
-// that were wrong; rounds done; the status of the call that failed.
-MP_KERNEL void test_prepared(mp::Put put, mp::SignalWait arrived, mp::Put take, mp::SignalWait taken, mp::Get get,
-                             std::uint64_t* out, const std::uint64_t* share, const std::uint64_t* back, std::uint64_t me,
-                             std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
-    const mp::Block block = mp::block();
+namespace test {
+
+template <class Group>
+MP_DEVICE void prepared(Group group, const mp::Put& put, const mp::SignalWait& arrived, const mp::Put& take, const mp::SignalWait& taken,
+                        const mp::Get& get, std::uint64_t* out, const std::uint64_t* share, const std::uint64_t* back, std::uint64_t me,
+                        std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
     std::uint64_t wrong = 0, round = 0;
     mp::WaitResult result = {mp::ok, 0, 0};
     for (; round < rounds; ++round) {
-        for (std::uint64_t i = block.rank(); i < words; i += block.size()) out[i] = test::pattern(me, round, i);
-        result = mp::put(block, put);
+        for (std::uint64_t i = group.rank(); i < words; i += group.size()) out[i] = test::pattern(me, round, i);
+        result = mp::put(group, put);
         if (result.failed()) break;
-        result = mp::wait(block, arrived);
+        result = mp::wait(group, arrived);
         if (result.failed()) break;
-        result = mp::get(block, get);
+        result = mp::get(group, get);
         if (result.failed()) break;
-        block.sync();
-        for (std::uint64_t i = block.rank(); i < words; i += block.size()) {
+        group.sync();
+        for (std::uint64_t i = group.rank(); i < words; i += group.size()) {
             wrong += share[i] != test::pattern(1 - me, round, i);
             wrong += back[i] != test::pattern(me, round, i);
         }
-        result = mp::put(block, take);
+        result = mp::put(group, take);
         if (result.failed()) break;
-        result = mp::wait(block, taken);
+        result = mp::wait(group, taken);
         if (result.failed()) break;
     }
     mp::add(results, wrong, mp::relaxed, mp::system);
-    if (!block.leads()) return;
+    if (!group.leads()) return;
     results[1] = round;
     results[2] = result.status;
+}
+
+}  // namespace test
+
+// Prepared puts, gets and waits between two ranks, by a thread (`flavour` 0), a warp (1) or a block (2): what each puts to the other it
+// gets back from there. results: words that were wrong; rounds done; the status of the call that failed.
+MP_KERNEL void test_prepared(mp::Put put, mp::SignalWait arrived, mp::Put take, mp::SignalWait taken, mp::Get get,
+                             std::uint64_t* out, const std::uint64_t* share, const std::uint64_t* back, std::uint64_t me,
+                             std::uint64_t words, std::uint64_t rounds, std::uint32_t flavour, std::uint64_t* results) {
+    if (flavour == 0 && mp::thread_rank() == 0)
+        test::prepared(mp::thread(), put, arrived, take, taken, get, out, share, back, me, words, rounds, results);
+    if (flavour == 1 && mp::thread_rank() < 32)
+        test::prepared(mp::warp(), put, arrived, take, taken, get, out, share, back, me, words, rounds, results);
+    if (flavour == 2) test::prepared(mp::block(), put, arrived, take, taken, get, out, share, back, me, words, rounds, results);
 }
 
 // A call that is refused, whatever the path, by a block. results: the status of a wait; calls that were not refused.

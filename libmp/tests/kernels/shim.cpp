@@ -4,7 +4,9 @@
 #include "kernels.cu"
 
 MP_HOST_KERNEL(mp_arrivals)
+MP_HOST_KERNEL(mp_copies)
 MP_HOST_KERNEL(mp_meetings)
+MP_HOST_KERNEL(mp_signals)
 MP_HOST_KERNEL(test_exchange)
 MP_HOST_KERNEL(test_parts)
 MP_HOST_KERNEL(test_windows)
