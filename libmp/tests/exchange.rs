@@ -1,10 +1,10 @@
-//! Halo exchanges: phases on host streams, and what is refused. Exchanges in kernels are those of the examples (`examples/tests`).
+//! Halo exchanges: phases on streams, and what is refused. Exchanges in kernels are those of the examples (`examples/tests`).
 
 mod common;
 
 use common::{PASSES, SOON, config, each_path, on_threads, ranks, stay_to_the_end};
 use libmp::exchange::{Field, Neighbour, Phase};
-use libmp::{Deadline, Device, Error, Exchange, Region, World};
+use libmp::{Deadline, Device, Error, Exchange, Path, Region, World};
 
 fn soon() -> Deadline {
     Deadline::after(SOON)
@@ -14,9 +14,14 @@ fn soon() -> Deadline {
 const ROD: usize = 6;
 
 /// A ring of rods, each `width` cells thick: both fields, and what exchanges them.
-fn ring(world: &World, width: i32, buffered: bool) -> ([Region<u32>; 2], Exchange) {
+fn ring(
+    world: &World,
+    device: &Device,
+    width: i32,
+    buffered: bool,
+) -> ([Region<u32>; 2], Exchange) {
     let (rank, size) = (world.rank(), world.size());
-    let fields = [0, 1].map(|_| world.alloc(&Device::Host, ROD * width as usize).unwrap());
+    let fields = [0, 1].map(|_| world.alloc(device, ROD * width as usize).unwrap());
     let end = ROD as i32 - 1;
     let rod = |region: &Region<u32>| {
         let field = Field::new(region, 0, [ROD, ROD * width as usize]).buffered(buffered);
@@ -27,24 +32,45 @@ fn ring(world: &World, width: i32, buffered: bool) -> ([Region<u32>; 2], Exchang
         Some(Neighbour::toward((rank + size - 1) % size, [-1, 0, 0])),
         Some(Neighbour::toward((rank + 1) % size, [1, 0, 0])),
     ];
-    let halo = world.exchange(&Device::Host, &neighbours, &[rod(&fields[0]), rod(&fields[1])]);
+    let halo = world.exchange(device, &neighbours, &[rod(&fields[0]), rod(&fields[1])]);
     (fields, halo.unwrap())
 }
 
-#[test]
-fn phases_on_streams_bring_the_ghosts_through_buffers_too() {
-    for (size, width, buffered) in [(1, 1, false), (2, 3, true), (3, 1, true), (3, 2, false)] {
+/// Ranks, width and whether through buffers.
+const RINGS: [(usize, i32, bool); 4] = [(1, 1, false), (2, 3, true), (3, 1, true), (3, 2, false)];
+
+/// What a rank's cells are in a round.
+fn value(rank: usize, round: u32) -> u32 {
+    100 * (round + 1) + rank as u32
+}
+
+/// Writes the inner cells. Not the ghosts: a neighbour that is ahead may have written them.
+fn write_inside(field: &Region<u32>, value: u32) {
+    for row in (0..field.len()).step_by(ROD) {
+        let inside = field.slice(row + 1..row + ROD - 1).unwrap();
+        inside.write(&[value; ROD - 2]).unwrap();
+    }
+}
+
+/// The inner cells and the two ghosts of each row.
+fn check(field: &Region<u32>, inside: u32, left: u32, right: u32, when: &str) {
+    for row in field.to_vec().unwrap().chunks(ROD) {
+        assert_eq!((row[0], row[ROD - 1]), (left, right), "{when}");
+        assert_eq!(row[1..ROD - 1], [inside; ROD - 2], "{when}");
+    }
+}
+
+fn phases_bring_the_ghosts(device: &Device) {
+    for (size, width, buffered) in RINGS {
         ranks(size, |world| {
-            let (fields, halo) = ring(world, width, buffered);
-            let stream = world.stream(&Device::Host).unwrap();
+            let (fields, halo) = ring(world, device, width, buffered);
+            let stream = world.stream(device).unwrap();
+            let me = world.rank();
+            let (left, right) = ((me + size - 1) % size, (me + 1) % size);
+            world.barrier().unwrap();
             for round in 0..7u32 {
                 let field = (round % 2) as usize;
-                let value = |rank: usize| 100 * (round + 1) + rank as u32;
-                // Not the ghosts: a neighbour that is ahead may have written them.
-                for row in (0..width as usize).map(|row| row * ROD) {
-                    let inside = fields[field].slice(row + 1..row + ROD - 1).unwrap();
-                    inside.write(&[value(world.rank()); ROD - 2]).unwrap();
-                }
+                write_inside(&fields[field], value(me, round));
                 if round % 3 == 0 {
                     halo.start_on(&stream, field).unwrap();
                     halo.wait_on(&stream, Some(field)).unwrap();
@@ -52,14 +78,94 @@ fn phases_on_streams_bring_the_ghosts_through_buffers_too() {
                     halo.run_on(&stream, field).unwrap();
                 }
                 world.synchronize(&stream, soon()).unwrap();
-                let found = fields[field].to_vec().unwrap();
-                let (left, right) = ((world.rank() + size - 1) % size, (world.rank() + 1) % size);
-                for row in found.chunks(ROD) {
-                    assert_eq!((row[0], row[ROD - 1]), (value(left), value(right)), "{round}");
-                    assert_eq!(row[1], value(world.rank()));
-                }
+                let [here, left, right] = [me, left, right].map(|rank| value(rank, round));
+                check(&fields[field], here, left, right, &format!("round {round}"));
             }
         });
+    }
+}
+
+/// What a neighbour has sent stays in the receive buffer of its field until it is cleared.
+fn a_cleared_field_has_ghosts_of_zeros(device: &Device) {
+    for (size, width, buffered) in RINGS {
+        ranks(size, |world| {
+            let (fields, halo) = ring(world, device, width, buffered);
+            let stream = world.stream(device).unwrap();
+            let me = world.rank();
+            let of = |round| {
+                [me, (me + size - 1) % size, (me + 1) % size].map(|rank| value(rank, round))
+            };
+            // Through a NIC cells that are not in one piece go through buffers, and no others.
+            let held = match world.path((me + 1) % size).unwrap() {
+                Path::Direct => buffered,
+                _ => width > 1,
+            };
+            world.barrier().unwrap();
+            for round in 0..4u32 {
+                for field in &fields {
+                    write_inside(field, value(me, round));
+                }
+                for field in 0..2 {
+                    halo.run_on(&stream, field).unwrap();
+                }
+                world.synchronize(&stream, soon()).unwrap();
+                // Now nobody sends.
+                world.barrier().unwrap();
+                let [here, left, right] = of(round);
+                for clears in [false, true] {
+                    for field in &fields {
+                        field.write(&vec![0; field.len()]).unwrap();
+                    }
+                    if clears {
+                        halo.clear_on(&stream, 0).unwrap();
+                    }
+                    for field in 0..2 {
+                        halo.wait_on(&stream, Some(field)).unwrap();
+                    }
+                    world.synchronize(&stream, soon()).unwrap();
+                    let ghosts = if held { [left, right] } else { [0; 2] };
+                    let cleared = if clears { [0; 2] } else { ghosts };
+                    let when = format!("round {round}, cleared: {clears}");
+                    check(&fields[0], 0, cleared[0], cleared[1], &when);
+                    check(&fields[1], 0, ghosts[0], ghosts[1], &when);
+                }
+                // What is not behind a buffer stays as it is.
+                write_inside(&fields[0], here);
+                halo.clear_on(&stream, 0).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+                check(&fields[0], here, 0, 0, "only the buffers are cleared");
+                world.barrier().unwrap();
+            }
+            let said = halo.clear_on(&stream, 2).unwrap_err().to_string();
+            assert!(said.contains("field 2 of 2"), "{said}");
+            world.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn phases_on_streams_bring_the_ghosts_through_buffers_too() {
+    phases_bring_the_ghosts(&Device::Host);
+}
+
+#[test]
+fn a_field_that_a_stream_has_cleared_has_ghosts_of_zeros() {
+    a_cleared_field_has_ghosts_of_zeros(&Device::Host);
+}
+
+mod gpu {
+    use super::Device;
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn phases_on_streams_bring_the_ghosts_through_buffers_too() {
+        super::phases_bring_the_ghosts(&Device::cuda(0).unwrap());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_field_that_a_stream_has_cleared_has_ghosts_of_zeros() {
+        super::a_cleared_field_has_ghosts_of_zeros(&Device::cuda(0).unwrap());
     }
 }
 
@@ -69,7 +175,7 @@ fn a_neighbour_that_never_comes_ends_the_wait_with_its_name() {
         let mut config = config();
         config.timeout = PASSES;
         stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
-            let (_fields, halo) = ring(world, 1, false);
+            let (_fields, halo) = ring(world, &Device::Host, 1, false);
             if world.rank() == 1 {
                 return Some(halo);
             }
@@ -90,7 +196,7 @@ fn a_neighbour_that_never_comes_ends_the_wait_with_its_name() {
 fn the_end_of_a_rank_ends_the_waits_of_its_neighbours() {
     each_path(|| {
         let lost = on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
-            let (_fields, halo) = ring(&world, 1, false);
+            let (_fields, halo) = ring(&world, &Device::Host, 1, false);
             if world.rank() == 1 {
                 drop(world);
                 return None;
@@ -151,7 +257,7 @@ fn neighbours_that_do_not_agree_are_refused_on_every_rank() {
 #[test]
 fn a_handle_is_refused_for_too_few_neighbours_and_for_a_field_that_is_read_and_written() {
     ranks(2, |world| {
-        let (_fields, halo) = ring(world, 1, false);
+        let (_fields, halo) = ring(world, &Device::Host, 1, false);
         let phase = Phase { read: Some(0), written: Some(1), waits: true };
         assert_eq!(halo.handle::<2>(phase).unwrap().head.count, 2);
         let said = halo.handle::<1>(phase).unwrap_err().to_string();

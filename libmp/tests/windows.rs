@@ -37,20 +37,30 @@ fn a_put_with_a_signal_is_seen_whole_by_whoever_sees_the_signal() {
 }
 
 #[test]
-fn a_get_brings_what_is_there() {
-    ranks(3, |world| {
-        let mine: Region<u32> = world.alloc(&Device::Host, 2 + world.rank()).unwrap();
-        mine.write(&vec![world.rank() as u32; mine.len()]).unwrap();
-        let window = world.window(&mine, 0).unwrap();
-        world.barrier().unwrap();
-        for other in 0..3 {
-            assert_eq!(window.len(other).unwrap(), 2 + other as u64);
-            let two: Region<u32> = world.alloc(&Device::Host, 2).unwrap();
-            window.get(other, other as u64, &two).unwrap();
-            assert_eq!(two.to_vec().unwrap(), [other as u32; 2]);
-        }
-        world.barrier().unwrap();
-    });
+fn a_put_is_there_when_it_returns_and_a_get_brings_what_is_there() {
+    ranks(3, |world| put_and_get(world, &Device::Host));
+}
+
+fn put_and_get(world: &World, device: &Device) {
+    let me = world.rank();
+    // Two elements and one more a rank, and one for each rank to put.
+    let mine: Region<u32> = world.alloc(device, 2 + me + 3).unwrap();
+    mine.write(&vec![me as u32; mine.len()]).unwrap();
+    let window = world.window(&mine, 0).unwrap();
+    let [one, two] = [1, 2].map(|len| world.alloc::<u32>(device, len).unwrap());
+    one.write(&[50 + me as u32]).unwrap();
+    world.barrier().unwrap();
+    for other in 0..3 {
+        assert_eq!(window.len(other).unwrap(), 2 + other as u64 + 3);
+        two.write(&[7; 2]).unwrap();
+        window.get(other, other as u64, &two).unwrap();
+        assert_eq!(two.to_vec().unwrap(), [other as u32; 2]);
+        window.put(other, (2 + other + me) as u64, &one).unwrap();
+    }
+    world.barrier().unwrap();
+    let kept = vec![me as u32; 2 + me];
+    assert_eq!(mine.to_vec().unwrap(), [kept, vec![50, 51, 52]].concat());
+    world.barrier().unwrap();
 }
 
 #[test]
@@ -77,6 +87,32 @@ fn what_lies_past_the_peers_end_is_refused_with_its_size_and_nothing_is_written(
         if world.rank() == 1 {
             assert_eq!(mine.to_vec().unwrap(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         }
+    });
+}
+
+#[test]
+fn memory_and_signals_of_a_rank_are_reached_where_no_nic_is_between() {
+    ranks(2, |world| {
+        let (me, other) = (world.rank(), 1 - world.rank());
+        let mine: Region<u64> = world.alloc(&Device::Host, 4).unwrap();
+        let window = world.window(&mine, 2).unwrap();
+        let nine: Region<u64> = world.alloc(&Device::Host, 4).unwrap();
+        nine.write(&[9; 4]).unwrap();
+        world.barrier().unwrap();
+        if world.path(other).unwrap() == Path::Direct {
+            window.memory_of(other).unwrap().write(&[9; 4]).unwrap();
+            window.signal_of(other, 1).unwrap().store(5).unwrap();
+        } else {
+            assert!(matches!(window.memory_of(other), Err(Error::NoPath { .. })));
+            assert!(matches!(window.signal_of(other, 1), Err(Error::NoPath { .. })));
+            window.put_signal(other, 0, &nine, 1, 5).unwrap();
+        }
+        window.wait_signal(1, 5, soon()).unwrap();
+        assert_eq!(window.signal_of(me, 1).unwrap().load().unwrap(), 5);
+        assert_eq!(window.memory_of(me).unwrap().to_vec().unwrap(), [9; 4]);
+        assert!(matches!(window.signal_of(me, 2), Err(Error::OutOfRange { .. })));
+        assert!(matches!(window.memory_of(2), Err(Error::NoSuchRank { rank: 2, .. })));
+        world.barrier().unwrap();
     });
 }
 
@@ -219,12 +255,21 @@ fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
 
 #[test]
 fn atomics_of_all_ranks_on_one_word_lose_nothing() {
-    let sums = ranks(4, |world| {
-        let mine: Region<u64> = world.alloc(&Device::Host, 2).unwrap();
+    let make = |world: &World| world.alloc(&Device::Host, 2).unwrap();
+    on_every_path(4).for_each(|worlds| draw_tickets(worlds, make, 2000));
+}
+
+fn draw_tickets(
+    worlds: Vec<World>,
+    make: impl Fn(&World) -> Region<u64> + std::marker::Sync,
+    turns: u64,
+) {
+    let sums = on_threads(worlds, |world| {
+        let mine = make(&world);
         let window = world.window(&mine, 0).unwrap();
         world.barrier().unwrap();
         let mut taken = 0u64;
-        for _ in 0..2000 {
+        for _ in 0..turns {
             taken += window.fetch_add(0, 1, 1).unwrap();
             loop {
                 let seen = window.fetch_add(0, 0, 0).unwrap();
@@ -235,13 +280,15 @@ fn atomics_of_all_ranks_on_one_word_lose_nothing() {
         }
         world.barrier().unwrap();
         if world.rank() == 0 {
-            assert_eq!(mine.to_vec().unwrap(), [3 * 8000, 8000]);
-            assert_eq!(window.swap(0, 1, 7).unwrap(), 8000);
+            assert_eq!(mine.to_vec().unwrap(), [3 * 4 * turns, 4 * turns]);
+            assert_eq!(window.swap(0, 1, 7).unwrap(), 4 * turns);
             assert_eq!(mine.to_vec().unwrap()[1], 7);
         }
+        world.finish().unwrap();
         taken
     });
-    assert_eq!(sums.iter().sum::<u64>(), 7999 * 8000 / 2, "every ticket was drawn once");
+    let all = 4 * turns;
+    assert_eq!(sums.iter().sum::<u64>(), (all - 1) * all / 2, "every ticket was drawn once");
 }
 
 #[test]
@@ -278,30 +325,32 @@ fn all_add_to_one_signal(world: &World, device: &Device, rounds: u64) {
 
 #[test]
 fn a_window_on_streams_orders_puts_before_signals() {
-    ranks(2, |world| {
-        let here: Region<u64> = world.alloc(&Device::Host, 100).unwrap();
-        let window = world.window(&here, 2).unwrap();
-        let out: Region<u64> = world.alloc(&Device::Host, 100).unwrap();
-        let copy: Region<u64> = world.alloc(&Device::Host, 100).unwrap();
-        let stream = world.stream(&Device::Host).unwrap();
-        for round in 1..=100u64 {
-            if world.rank() == 0 {
-                out.write(&[round; 100]).unwrap();
-                window.put_on(&stream, 1, 0, &out).unwrap();
-                window.signal_on(&stream, 1, 0, round).unwrap();
-                window.wait_signal_on(&stream, 1, round).unwrap();
-            } else {
-                window.wait_signal_on(&stream, 0, round).unwrap();
-                window.get_on(&stream, 1, 0, &copy).unwrap();
-                window.signal_on(&stream, 0, 1, round).unwrap();
-            }
-            world.synchronize(&stream, soon()).unwrap();
-            if world.rank() == 1 {
-                assert_eq!(copy.to_vec().unwrap(), [round; 100]);
-            }
+    ranks(2, |world| put_and_signal_on_streams(world, &Device::Host));
+}
+
+fn put_and_signal_on_streams(world: &World, device: &Device) {
+    let here: Region<u64> = world.alloc(device, 100).unwrap();
+    let window = world.window(&here, 2).unwrap();
+    let out: Region<u64> = world.alloc(device, 100).unwrap();
+    let copy: Region<u64> = world.alloc(device, 100).unwrap();
+    let stream = world.stream(device).unwrap();
+    for round in 1..=100u64 {
+        if world.rank() == 0 {
+            out.write(&[round; 100]).unwrap();
+            window.put_on(&stream, 1, 0, &out).unwrap();
+            window.signal_on(&stream, 1, 0, round).unwrap();
+            window.wait_signal_on(&stream, 1, round).unwrap();
+        } else {
+            window.wait_signal_on(&stream, 0, round).unwrap();
+            window.get_on(&stream, 1, 0, &copy).unwrap();
+            window.signal_on(&stream, 0, 1, round).unwrap();
         }
-        assert_eq!(window.read_signal(1 - world.rank()).unwrap(), 100);
-    });
+        world.synchronize(&stream, soon()).unwrap();
+        if world.rank() == 1 {
+            assert_eq!(copy.to_vec().unwrap(), [round; 100]);
+        }
+    }
+    assert_eq!(window.read_signal(1 - world.rank()).unwrap(), 100);
 }
 
 #[test]
@@ -383,116 +432,119 @@ fn ranks_that_name_different_numbers_of_signals_hear_both() {
 
 #[test]
 fn started_puts_and_gets_are_through_when_flush_and_quiet_say_so() {
-    ranks(2, |world| {
-        // More than a queue has room for; small ones travel inside it.
-        const PUTS: u64 = 1500;
-        let (me, other) = (world.rank() as u64, 1 - world.rank());
-        let words = |len: usize| world.alloc::<u64>(&Device::Host, len).unwrap();
-        let here = words(PUTS as usize + 8000);
-        let window = world.window(&here, 1).unwrap();
-        let (out, big, back) = (words(PUTS as usize), words(4000), words(PUTS as usize + 4000));
-        out.write(&(0..PUTS).map(|i| 10 * i + me).collect::<Vec<_>>()).unwrap();
-        for round in 1..=3u64 {
-            for i in 0..PUTS {
-                let one = out.slice(i as usize..i as usize + 1).unwrap();
-                window.start_put(other, i, &one).unwrap();
-            }
-            for half in 0..2 {
-                big.write(&vec![100 * round + half; 4000]).unwrap();
-                window.start_put(other, PUTS + 4000 * half, &big).unwrap();
-                // It is written again.
-                window.flush(other).unwrap();
-            }
-            if round % 2 == 0 {
-                window.quiet(other).unwrap();
-                window.signal(other, 0, round).unwrap();
-            } else {
-                // Behind all that was started.
-                window.put_signal(other, 0, &out.slice(0..1).unwrap(), 0, round).unwrap();
-            }
-            window.wait_signal(0, round, soon()).unwrap();
-            let theirs = (0..PUTS).map(|i| 10 * i + other as u64);
-            let halves = [0, 1].map(|half| vec![100 * round + half; 4000]);
-            assert_eq!(here.to_vec().unwrap(), theirs.chain(halves.concat()).collect::<Vec<_>>());
-            world.barrier().unwrap();
-            for i in (0..PUTS).rev() {
-                let one = back.slice(i as usize..i as usize + 1).unwrap();
-                window.start_get(other, i, &one).unwrap();
-            }
-            let rest = back.slice(PUTS as usize..back.len()).unwrap();
-            window.start_get(other, PUTS + 4000, &rest).unwrap();
-            if round % 2 == 0 { window.flush_all() } else { window.quiet_all() }.unwrap();
-            let mine = (0..PUTS).map(|i| 10 * i + me).chain(vec![100 * round + 1; 4000]);
-            assert_eq!(back.to_vec().unwrap(), mine.collect::<Vec<_>>());
-            back.write(&vec![0; back.len()]).unwrap();
-            world.barrier().unwrap();
+    ranks(2, |world| start_puts_and_gets(world, &Device::Host));
+}
+
+fn start_puts_and_gets(world: &World, device: &Device) {
+    // More than a queue has room for; small ones travel inside it.
+    const PUTS: u64 = 1500;
+    let (me, other) = (world.rank() as u64, 1 - world.rank());
+    let words = |len: usize| world.alloc::<u64>(device, len).unwrap();
+    let here = words(PUTS as usize + 8000);
+    let window = world.window(&here, 1).unwrap();
+    let (out, big, back) = (words(PUTS as usize), words(4000), words(PUTS as usize + 4000));
+    out.write(&(0..PUTS).map(|i| 10 * i + me).collect::<Vec<_>>()).unwrap();
+    for round in 1..=3u64 {
+        for i in 0..PUTS {
+            let one = out.slice(i as usize..i as usize + 1).unwrap();
+            window.start_put(other, i, &one).unwrap();
         }
-        assert!(matches!(window.flush(2), Err(Error::NoSuchRank { rank: 2, .. })));
-        assert!(matches!(window.quiet(2), Err(Error::NoSuchRank { rank: 2, .. })));
-        assert!(matches!(window.start_put(other, 9500, &big), Err(Error::OutOfRange { .. })));
-    });
+        for half in 0..2 {
+            big.write(&vec![100 * round + half; 4000]).unwrap();
+            window.start_put(other, PUTS + 4000 * half, &big).unwrap();
+            // It is written again.
+            window.flush(other).unwrap();
+        }
+        if round % 2 == 0 {
+            window.quiet(other).unwrap();
+            window.signal(other, 0, round).unwrap();
+        } else {
+            // Behind all that was started.
+            window.put_signal(other, 0, &out.slice(0..1).unwrap(), 0, round).unwrap();
+        }
+        window.wait_signal(0, round, soon()).unwrap();
+        let theirs = (0..PUTS).map(|i| 10 * i + other as u64);
+        let halves = [0, 1].map(|half| vec![100 * round + half; 4000]);
+        assert_eq!(here.to_vec().unwrap(), theirs.chain(halves.concat()).collect::<Vec<_>>());
+        world.barrier().unwrap();
+        for i in (0..PUTS).rev() {
+            let one = back.slice(i as usize..i as usize + 1).unwrap();
+            window.start_get(other, i, &one).unwrap();
+        }
+        let rest = back.slice(PUTS as usize..back.len()).unwrap();
+        window.start_get(other, PUTS + 4000, &rest).unwrap();
+        if round % 2 == 0 { window.flush_all() } else { window.quiet_all() }.unwrap();
+        let mine = (0..PUTS).map(|i| 10 * i + me).chain(vec![100 * round + 1; 4000]);
+        assert_eq!(back.to_vec().unwrap(), mine.collect::<Vec<_>>());
+        back.write(&vec![0; back.len()]).unwrap();
+        world.barrier().unwrap();
+    }
+    assert!(matches!(window.flush(2), Err(Error::NoSuchRank { rank: 2, .. })));
+    assert!(matches!(window.quiet(2), Err(Error::NoSuchRank { rank: 2, .. })));
+    assert!(matches!(window.start_put(other, 9500, &big), Err(Error::OutOfRange { .. })));
 }
 
 #[test]
 fn rows_are_put_and_got_by_host_and_stream_and_nothing_between_them() {
-    ranks(2, |world| {
-        let other = 1 - world.rank();
-        let stream = world.stream(&Device::Host).unwrap();
-        // In entries, and from and to memory that is registered; more rows than a queue has room for.
-        for (len, count, there, near) in
-            [(1, 9, 3, 2), (3, 5, 7, 3), (2, 700, 5, 3), (300, 4, 301, 500)]
-        {
-            let (there_len, near_len) = ((count - 1) * there + len, (count - 1) * near + len);
-            let share = world.alloc::<u64>(&Device::Host, there_len + 2).unwrap();
-            let window = world.window(&share, 0).unwrap();
-            let [out, back] =
-                [(); 2].map(|()| world.alloc::<u64>(&Device::Host, near_len).unwrap());
-            out.write(&(0..near_len as u64).map(|i| 1000 + i).collect::<Vec<_>>()).unwrap();
-            let put = Rows { len, count, to: there, from: near };
-            let get = Rows { to: near, from: there, ..put };
-            for by_stream in [false, true] {
-                share.write(&vec![0; there_len + 2]).unwrap();
-                back.write(&vec![7; near_len]).unwrap();
-                world.barrier().unwrap();
-                if by_stream {
-                    window.put_on(&stream, other, 1, (&out, put)).unwrap();
-                    window.get_on(&stream, other, 1, (&back, get)).unwrap();
-                    world.synchronize(&stream, soon()).unwrap();
-                } else {
-                    window.start_put(other, 1, (&out, put)).unwrap();
-                    window.quiet(other).unwrap();
-                    window.get(other, 1, (&back, get)).unwrap();
-                }
-                world.barrier().unwrap();
-                let (mut mine, mut again) = (vec![0; there_len + 2], vec![7; near_len]);
-                for (row, i) in (0..count).flat_map(|row| (0..len).map(move |i| (row, i))) {
-                    let value = 1000 + (row * near + i) as u64;
-                    (mine[1 + row * there + i], again[row * near + i]) = (value, value);
-                }
-                assert!(share.to_vec().unwrap() == mine, "{put:?}, by a stream: {by_stream}");
-                assert!(back.to_vec().unwrap() == again, "{get:?}, by a stream: {by_stream}");
-            }
-            let refused = |rows: Rows, at: u64| {
-                let errors = [
-                    window.put(other, at, (&out, rows)),
-                    window.get(other, at, (&out, Rows { to: rows.from, from: rows.to, ..rows })),
-                    window.put_on(&stream, other, at, (&out, rows)),
-                ];
-                for error in errors {
-                    assert!(matches!(error, Err(Error::OutOfRange { .. })), "{rows:?}: {error:?}");
-                }
-            };
-            refused(put, 3);
-            refused(Rows { count: count + 1, ..put }, 0);
-            refused(Rows { to: usize::MAX / 2, count: 4, ..put }, 0);
-            refused(Rows { from: near + near_len, ..put }, 0);
-            window.put(other, 0, (&out, Rows { count: 0, ..put })).unwrap();
-            window.get(other, 0, (&out, Rows { len: 0, ..put })).unwrap();
-            let counted = &world.counters()[other];
-            assert!(counted.puts.bytes >= 8 * 2 * (len * count) as u64, "{counted:?}");
+    ranks(2, |world| put_and_get_rows(world, &Device::Host));
+}
+
+fn put_and_get_rows(world: &World, device: &Device) {
+    let other = 1 - world.rank();
+    let stream = world.stream(device).unwrap();
+    // In entries, and from and to memory that is registered; more rows than a queue has room for.
+    for (len, count, there, near) in
+        [(1, 9, 3, 2), (3, 5, 7, 3), (2, 700, 5, 3), (300, 4, 301, 500)]
+    {
+        let (there_len, near_len) = ((count - 1) * there + len, (count - 1) * near + len);
+        let share = world.alloc::<u64>(device, there_len + 2).unwrap();
+        let window = world.window(&share, 0).unwrap();
+        let [out, back] = [(); 2].map(|()| world.alloc::<u64>(device, near_len).unwrap());
+        out.write(&(0..near_len as u64).map(|i| 1000 + i).collect::<Vec<_>>()).unwrap();
+        let put = Rows { len, count, to: there, from: near };
+        let get = Rows { to: near, from: there, ..put };
+        for by_stream in [false, true] {
+            share.write(&vec![0; there_len + 2]).unwrap();
+            back.write(&vec![7; near_len]).unwrap();
             world.barrier().unwrap();
+            if by_stream {
+                window.put_on(&stream, other, 1, (&out, put)).unwrap();
+                window.get_on(&stream, other, 1, (&back, get)).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+            } else {
+                window.start_put(other, 1, (&out, put)).unwrap();
+                window.quiet(other).unwrap();
+                window.get(other, 1, (&back, get)).unwrap();
+            }
+            world.barrier().unwrap();
+            let (mut mine, mut again) = (vec![0; there_len + 2], vec![7; near_len]);
+            for (row, i) in (0..count).flat_map(|row| (0..len).map(move |i| (row, i))) {
+                let value = 1000 + (row * near + i) as u64;
+                (mine[1 + row * there + i], again[row * near + i]) = (value, value);
+            }
+            assert!(share.to_vec().unwrap() == mine, "{put:?}, by a stream: {by_stream}");
+            assert!(back.to_vec().unwrap() == again, "{get:?}, by a stream: {by_stream}");
         }
-    });
+        let refused = |rows: Rows, at: u64| {
+            let errors = [
+                window.put(other, at, (&out, rows)),
+                window.get(other, at, (&out, Rows { to: rows.from, from: rows.to, ..rows })),
+                window.put_on(&stream, other, at, (&out, rows)),
+            ];
+            for error in errors {
+                assert!(matches!(error, Err(Error::OutOfRange { .. })), "{rows:?}: {error:?}");
+            }
+        };
+        refused(put, 3);
+        refused(Rows { count: count + 1, ..put }, 0);
+        refused(Rows { to: usize::MAX / 2, count: 4, ..put }, 0);
+        refused(Rows { from: near + near_len, ..put }, 0);
+        window.put(other, 0, (&out, Rows { count: 0, ..put })).unwrap();
+        window.get(other, 0, (&out, Rows { len: 0, ..put })).unwrap();
+        let counted = &world.counters()[other];
+        assert!(counted.puts.bytes >= 8 * 2 * (len * count) as u64, "{counted:?}");
+        world.barrier().unwrap();
+    }
 }
 
 #[test]
@@ -581,5 +633,47 @@ mod gpu {
     fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
         let gpu = Device::cuda(0).unwrap();
         ranks(2, |world| signals_are_compared(world, &gpu));
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_put_is_there_when_it_returns_and_a_get_brings_what_is_there() {
+        let gpu = Device::cuda(0).unwrap();
+        ranks(3, |world| put_and_get(world, &gpu));
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_window_on_streams_orders_puts_before_signals() {
+        let gpu = Device::cuda(0).unwrap();
+        ranks(2, |world| put_and_signal_on_streams(world, &gpu));
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn started_puts_and_gets_are_through_when_flush_and_quiet_say_so() {
+        let gpu = Device::cuda(0).unwrap();
+        ranks(2, |world| start_puts_and_gets(world, &gpu));
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn rows_are_put_and_got_by_host_and_stream_and_nothing_between_them() {
+        let gpu = Device::cuda(0).unwrap();
+        ranks(2, |world| put_and_get_rows(world, &gpu));
+    }
+
+    /// A NIC changes words of pinned memory.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn atomics_of_all_ranks_on_one_word_lose_nothing() {
+        let gpu = Device::cuda(0).unwrap();
+        for (path, worlds) in paths().into_iter().zip(on_every_path(4)) {
+            let make = |world: &World| match path {
+                "auto" => world.alloc(&gpu, 2).unwrap(),
+                _ => Region::from_buffer(gpu.alloc_pinned(2).unwrap()),
+            };
+            draw_tickets(worlds, make, 100);
+        }
     }
 }
