@@ -67,6 +67,14 @@ MP_DEVICE mp::WaitStatus hear_signals(Group group, std::uint64_t* words, std::ui
     if (any.failed()) return any.result.status;
     wrong += any.index != round % 3;
     look(2);
+    // Nothing more is raised before the answer: who waits for more gives up.
+    const mp::WaitBounds at_once = {0, 0};
+    const std::uint64_t more[2] = {round, 3 * round + 1};
+    const mp::Words<std::uint64_t> later = {words + signal_set, 2, 0, more, mp::signal_stride};
+    wrong += mp::wait(group, words + signal_set, mp::gt, round, at_once).status != mp::timed_out;
+    wrong += mp::wait_all(group, later, mp::ge, at_once).status != mp::timed_out;
+    const mp::AnyResult none = mp::wait_any(group, turns, mp::gt, at_once);
+    wrong += none.result.status != mp::timed_out || none.index != 3;
     mp::signal_add(group, words + signal_answer, 2);
     return mp::ok;
 }
