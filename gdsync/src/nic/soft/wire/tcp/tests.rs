@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
 use super::*;
 use crate::memory::{Buffer, Space};
@@ -126,6 +126,8 @@ fn most_of_a_large_payload_is_read_to_where_it_goes() -> Result<()> {
 /// A wire that sends over TCP, some 100 KiB at a time, and the other end of its connection.
 fn sender() -> (TcpWire, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("an address");
+    // Whoever reads much would be given room for all of it.
+    set_socket_recv_buffer_size(&listener, LENT).expect("a size");
     let address = listener.local_addr().expect("its address");
     let stream = std::net::TcpStream::connect(address).expect("somebody listens");
     let (peer, _) = listener.accept().expect("a connection");
