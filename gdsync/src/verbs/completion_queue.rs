@@ -7,7 +7,7 @@ use super::in_flight::Queues;
 use crate::Deadline;
 use gdsync_sys::ibv_poll_cq;
 use gdsync_sys::verbs::{ibv_cq, ibv_wc};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -29,7 +29,7 @@ pub struct CompletionQueue {
 #[derive(Default)]
 struct Reports {
     /// The queue pairs that report here.
-    by: HashMap<u32, Weak<Queues>>,
+    by: BTreeMap<u32, Weak<Queues>>,
     /// What the library writes to.
     entries: [ibv_wc; BATCH],
 }

@@ -6,7 +6,7 @@
 //! somebody else. When the peer
 //! takes a key back it says so and waits for the word that nobody uses it any more.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -50,7 +50,7 @@ impl DeviceMemory {
 /// The keys of one peer.
 pub(crate) struct Direct {
     enabled: bool,
-    known: HashMap<u32, Known>,
+    known: BTreeMap<u32, Known>,
     /// Keys to ask for.
     wanted: Vec<u32>,
     /// Answers so far.
@@ -62,7 +62,7 @@ const MAX_KEYS: usize = 4096;
 
 impl Direct {
     pub fn new(enabled: bool) -> Direct {
-        Direct { enabled, known: HashMap::new(), wanted: Vec::new(), answers: 0 }
+        Direct { enabled, known: BTreeMap::new(), wanted: Vec::new(), answers: 0 }
     }
 
     /// The next key to ask the peer for.

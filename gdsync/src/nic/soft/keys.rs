@@ -331,6 +331,11 @@ impl Begun {
         begun.map_err(broken)
     }
 
+    /// Whether all that have begun are there.
+    pub fn is_settled(&self) -> bool {
+        self.gpu.is_none() && !self.broken
+    }
+
     /// Waits until all that have begun are there.
     ///
     /// # Errors

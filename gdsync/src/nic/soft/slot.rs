@@ -99,6 +99,8 @@ pub(crate) struct Slot {
     along: bool,
     /// How often what the wire holds was left there.
     looks: u32,
+    /// What a thread that rings sends by.
+    out: Outgoing,
 }
 
 /// By whom a slot is driven.
@@ -183,6 +185,7 @@ impl Slot {
             hurry: false,
             along: false,
             looks: 0,
+            out: Outgoing::new(),
         }
     }
 
@@ -308,7 +311,10 @@ impl Slot {
         if !self.same_machine {
             // It is on its way then. What comes back is for who waits, or for the engine.
             if of_the_cpu {
-                self.drive(By::Ringing, keys, Instant::now(), &mut Outgoing::new());
+                let mut out = std::mem::replace(&mut self.out, Outgoing::new());
+                self.drive(By::Ringing, keys, Instant::now(), &mut out);
+                out.clear();
+                self.out = out;
             }
             return false;
         }
@@ -403,7 +409,7 @@ impl Slot {
             while self.gather(wire, keys, now, out)? {
                 busy = true;
                 copying = self.machine.is_copying();
-                if copying {
+                if copying || self.control.is_empty() && !self.machine.has_more() {
                     break;
                 }
             }
@@ -431,7 +437,7 @@ impl Slot {
     ) -> Result<bool, Cut> {
         let mut moved = self.advance(Driver::Engine, keys, now);
         self.talk();
-        while wire.has_room() {
+        while (!self.control.is_empty() || self.machine.has_frames()) && wire.has_room() {
             if let Some((frame, bytes)) = self.control.pop_front() {
                 out.clear();
                 out.frame = frame;
@@ -445,6 +451,8 @@ impl Slot {
                 _ => true,
             };
             wire.send(out)?;
+            // It holds registered memory.
+            out.clear();
             self.last_sent = now;
             moved = true;
         }

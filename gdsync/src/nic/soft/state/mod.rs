@@ -165,6 +165,9 @@ impl Machine {
 
     /// Does what can be done without the peer: fetches entries, completes, flushes. False if there was nothing.
     pub fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.has_work() && cx.begun.is_settled() {
+            return false;
+        }
         let mut progress = false;
         if self.phase == Phase::Running {
             progress |= self.requester.advance(cx, &self.sends);
@@ -187,6 +190,21 @@ impl Machine {
             progress |= self.responder.flush(&mut self.receives);
         }
         progress
+    }
+
+    /// Whether [`advance`](Self::advance) may find something to do that is not of copies that were begun.
+    fn has_work(&self) -> bool {
+        self.phase == Phase::Error || self.responder.is_stopped() || self.requester.has_work()
+    }
+
+    /// Whether [`transmit`](Self::transmit) may find a frame.
+    pub fn has_frames(&self) -> bool {
+        self.responder.has_answers() || self.requester.is_sending()
+    }
+
+    /// Whether there may be something to fetch, complete or send.
+    pub fn has_more(&self) -> bool {
+        self.has_work() || self.has_frames()
     }
 
     /// The next frame for the peer, with at most `max` bytes of payload. False if there is none.

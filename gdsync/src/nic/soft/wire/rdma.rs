@@ -28,7 +28,7 @@ use super::{Cut, Each, PeerProcess, Sink, Wire};
 use crate::nic::soft::keys::Atomic;
 use crate::nic::soft::rdma::{Knock, MESSAGE, Message, REQUESTS, RdmaPort, WINDOW};
 use crate::nic::soft::state::{
-    CHUNKS, CarriedOut, DeviceRequest, DeviceUse, Outgoing, PIECES, Payload, Piece, Violation,
+    CHUNKS, CarriedOut, DeviceRequest, DeviceUse, Outgoing, Payload, Piece, Violation,
 };
 use crate::verbs::{
     Access, Completion, CompletionQueue, DatagramRoute, Done, Endpoint, Error, Init, QueuePair,
@@ -258,7 +258,7 @@ impl RdmaWire {
     /// Gives the device a request, whose memory here is the payload of `out`.
     fn post_request(&mut self, request: DeviceRequest, out: &Outgoing) -> Result<()> {
         let mut chunk = None;
-        let mut pieces = Vec::with_capacity(PIECES);
+        let mut pieces = Vec::new();
         if out.staged {
             if !self.has_chunks {
                 self.chunks = self.port.chunks()?;

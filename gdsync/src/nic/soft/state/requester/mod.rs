@@ -165,6 +165,20 @@ impl Requester {
         matches!(direct, Some(Direct::Mapped(_)))
     }
 
+    /// Whether there may be something to fetch, to copy or to complete.
+    pub fn has_work(&self) -> bool {
+        self.next != self.filled
+            || self.bad_record
+            || self.retry_at.is_some()
+            || self.is_copying()
+            || self.flights.front().is_some_and(|flight| flight.state != Answer::Waiting)
+    }
+
+    /// Whether an entry is being sent to the peer, or given to the device.
+    pub fn is_sending(&self) -> bool {
+        self.sending.is_some() && !self.is_copying()
+    }
+
     pub fn is_on_device(&self) -> bool {
         self.on_device > 0
     }
