@@ -1,6 +1,7 @@
 // The device API in one include.
 #pragma once
 
+#include "atomic.cuh"
 #include "cluster.cuh"
 #include "collective.cuh"
 #include "copy.cuh"

@@ -10,8 +10,8 @@
 // have put, and a fence orders what one thread block puts to one PE.
 #pragma once
 
+#include "atomic.cuh"
 #include "collective.cuh"
-#include "window.cuh"
 
 namespace mp::shmem {
 
@@ -246,7 +246,7 @@ MP_DEVICE void sync_all(Group group, const ShmemWorld& world) {
 }
 
 // ---- atomic operations -----------------------------------------------------------------------------------------
-// On words of 32 and 64 bits, as window.cuh has them. They are done when the call returns, with and without `nbi`. They order nothing
+// On words of 32 and 64 bits, as atomic.cuh has them. They are done when the call returns, with and without `nbi`. They order nothing
 // else, which a fence or quiet between does: a mapped word is changed without the round trip that an ordering change of it costs.
 
 namespace impl {

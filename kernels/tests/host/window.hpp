@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <mp/window.cuh>
+#include <mp/atomic.cuh>
 #include <span>
 
 #include "check.hpp"

@@ -1,5 +1,5 @@
 // Atomic operations on the memory of a rank behind a NIC, of every kind and width: a NIC has two, fetch_add and compare_swap, of
-// 64 bits. Not to be included by itself; window.cuh says what they mean.
+// 64 bits. Not to be included by itself; atomic.cuh says what they mean.
 #pragma once
 
 #include "nic_window.cuh"

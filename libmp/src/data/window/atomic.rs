@@ -1,4 +1,4 @@
-//! Atomic operations on the words of a window: by the host, and on streams. Kernels have those of `mp/window.cuh`, which a stream of a
+//! Atomic operations on the words of a window: by the host, and on streams. Kernels have those of `mp/atomic.cuh`, which a stream of a
 //! GPU launches, and the host where the CPU does not reach the memory.
 
 use std::iter;
@@ -110,7 +110,7 @@ impl<T: Pod> Window<T> {
     /// who uses these operations or those of kernels; gives what it held. Acquire and release at system scope.
     ///
     /// Host, kernels and the NIC are one in this on memory of the host, where a GPU reaches that over a link with native atomics, or
-    /// has the NIC do it for its own rank (`mp/window.cuh`); and so are GPUs, and hosts, whose GPU does it for them, on a GPU's own
+    /// has the NIC do it for its own rank (`mp/atomic.cuh`); and so are GPUs, and hosts, whose GPU does it for them, on a GPU's own
     /// memory, which no NIC changes.
     ///
     /// # Errors
