@@ -313,7 +313,6 @@ impl Slot {
             if of_the_cpu {
                 let mut out = std::mem::replace(&mut self.out, Outgoing::new());
                 self.drive(By::Ringing, keys, Instant::now(), &mut out);
-                out.clear();
                 self.out = out;
             }
             return false;
@@ -439,7 +438,6 @@ impl Slot {
         self.talk();
         while (!self.control.is_empty() || self.machine.has_frames()) && wire.has_room() {
             if let Some((frame, bytes)) = self.control.pop_front() {
-                out.clear();
                 out.frame = frame;
                 out.push_inline(&bytes);
             } else if !self.transmit(keys, now, wire.max_payload(), out) {
@@ -450,9 +448,10 @@ impl Slot {
                 Frame::Write { .. } => !self.along,
                 _ => true,
             };
-            wire.send(out)?;
-            // It holds registered memory.
+            let sent = wire.send(out);
+            // It holds registered memory, and the next frame begins with nothing.
             out.clear();
+            sent?;
             self.last_sent = now;
             moved = true;
         }

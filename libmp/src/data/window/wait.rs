@@ -16,8 +16,8 @@ impl<T: Pod> Window<T> {
     /// Waits until this rank's signal is what is awaited (acquire); a number by itself: until it has reached that.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange), [`Error::Late`](crate::Error::Late), [`Error::Memory`](crate::Error::Memory) for a value that no signal has, as one below 0; what ended the
-    /// world.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange), [`Error::Late`](crate::Error::Late), [`Error::Memory`](crate::Error::Memory)
+    /// for a value that no signal has, as one below 0; what ended the world.
     pub fn wait_signal(
         &self,
         signal: usize,
