@@ -104,28 +104,67 @@ pub enum Post<R, A> {
     Waits(Posted),
 }
 
-/// Something that waits, in one or more tables.
-struct Entry<L, T> {
-    number: u64,
-    label: L,
-    value: T,
-}
-
-/// A place in a queue's entries. It is stale if another, or nothing, is there.
+/// A place of something that has come. It is stale if something else, or nothing, is there.
 #[derive(Clone, Copy)]
 struct Place {
     number: u64,
     slot: usize,
 }
 
-/// What waits, by what is asked for, the earliest first. Stale places stay until they are met, or are too many.
+/// A list for each label that is asked for.
 #[derive(Default)]
-struct Table {
-    /// Where the list of what is asked for is.
+struct Lists<L> {
     known: HashMap<Label, usize, FxBuildHasher>,
-    lists: Slab<List>,
+    all: Slab<L>,
     /// What was asked for last, which often is asked for again.
     last: Option<(Label, usize)>,
+}
+
+impl<L: Default> Lists<L> {
+    /// The list of a label, if there is one.
+    #[inline]
+    fn find(&mut self, key: &Label) -> Option<usize> {
+        match self.last {
+            Some((last, number)) if last == *key => Some(number),
+            _ => self.seek(key),
+        }
+    }
+
+    fn seek(&mut self, key: &Label) -> Option<usize> {
+        let number = *self.known.get(key)?;
+        self.last = Some((*key, number));
+        Some(number)
+    }
+
+    /// A list for a label that has none.
+    fn make(&mut self, key: Label) -> usize {
+        let number = self.all.insert(L::default());
+        self.known.insert(key, number);
+        self.last = Some((key, number));
+        number
+    }
+
+    /// Leaves those that are not wanted; about so many are.
+    #[cold]
+    fn retain(&mut self, living: usize, mut is_wanted: impl FnMut(&mut L) -> bool) {
+        let (known, all) = (&mut self.known, &mut self.all);
+        known.retain(|_, number| {
+            let is_wanted = is_wanted(&mut all[*number]);
+            if !is_wanted {
+                all.remove(*number);
+            }
+            is_wanted
+        });
+        // Or the next round would still go through all the room there once was.
+        known.shrink_to(2 * living);
+        self.last = None;
+    }
+}
+
+/// What has come and waits, by what is asked for, the earliest first. Stale places stay until they are met, or are too many.
+#[derive(Default)]
+struct Table {
+    lists: Lists<List>,
     places: usize,
 }
 
@@ -164,38 +203,16 @@ impl List {
 }
 
 impl Table {
-    #[inline]
     fn push(&mut self, key: Label, place: Place) {
-        let number = self.list(&key).unwrap_or_else(|| {
-            let number = self.lists.insert(List::default());
-            self.known.insert(key, number);
-            self.last = Some((key, number));
-            number
-        });
-        self.lists[number].push(place);
+        let number = self.lists.find(&key).unwrap_or_else(|| self.lists.make(key));
+        self.lists.all[number].push(place);
         self.places += 1;
     }
 
-    /// The list of a key.
-    #[inline]
-    fn list(&mut self, key: &Label) -> Option<usize> {
-        match self.last {
-            Some((last, number)) if last == *key => Some(number),
-            _ => self.seek(key),
-        }
-    }
-
-    fn seek(&mut self, key: &Label) -> Option<usize> {
-        let number = *self.known.get(key)?;
-        self.last = Some((*key, number));
-        Some(number)
-    }
-
     /// The earliest with this key.
-    #[inline]
     fn first(&mut self, key: &Label, lives: impl Fn(Place) -> bool) -> Option<Place> {
-        let number = self.list(key)?;
-        let list = &mut self.lists[number];
+        let number = self.lists.find(key)?;
+        let list = &mut self.lists.all[number];
         while let Some(place) = list.first {
             if lives(place) {
                 return Some(place);
@@ -206,48 +223,25 @@ impl Table {
         None
     }
 
-    /// The earliest with this key is taken.
-    #[inline]
-    fn pop(&mut self, key: &Label, place: Place) {
-        if let Some(number) = self.list(key)
-            && let list = &mut self.lists[number]
-            && list.first.is_some_and(|first| first.number == place.number)
-        {
-            list.pop();
-            self.places -= 1;
-        }
-    }
-
     /// Leaves what is stale, if there is much of it beside `living`.
-    #[inline]
     fn tidy(&mut self, living: usize, lives: impl Fn(Place) -> bool) {
-        if self.places + self.lists.len() > 4 * living + LEFTOVERS {
-            self.tidied(living, lives);
+        if self.places + self.lists.all.len() <= 4 * living + LEFTOVERS {
+            return;
         }
-    }
-
-    #[cold]
-    fn tidied(&mut self, living: usize, lives: impl Fn(Place) -> bool) {
-        let (known, lists) = (&mut self.known, &mut self.lists);
-        known.retain(|_, number| {
-            let list = &mut lists[*number];
+        let mut places = 0;
+        self.lists.retain(living, |list| {
             list.retain(&lives);
             let is_wanted = list.first.is_some();
-            if !is_wanted {
-                lists.remove(*number);
-            }
+            places += if is_wanted { 1 + list.others.len() } else { 0 };
             is_wanted
         });
-        // Or the next round would still go through all the room there once was.
-        known.shrink_to(2 * living);
-        self.last = None;
-        self.places = known.values().map(|number| 1 + lists[*number].others.len()).sum();
+        self.places = places;
     }
 }
 
-/// What waits on one side.
-struct Queue<L, T> {
-    entries: Slab<Entry<L, T>>,
+/// What has come and nobody wanted yet, in a table for each set of wildcards that was asked for.
+struct Unexpected<A> {
+    entries: Slab<Entry<A>>,
     tables: [Option<Table>; SETS],
     /// A bit for each table that there is.
     made: u8,
@@ -255,22 +249,20 @@ struct Queue<L, T> {
     next: u64,
 }
 
-impl<L: Copy, T> Queue<L, T> {
-    fn new() -> Queue<L, T> {
-        Queue { entries: Slab::new(), tables: Default::default(), made: 0, next: 0 }
-    }
+/// Something that has come.
+struct Entry<A> {
+    number: u64,
+    label: Label,
+    value: A,
+}
 
-    #[inline]
-    fn push(&mut self, label: L, value: T) -> Place {
-        let number = self.next;
-        self.next += 1;
-        Place { number, slot: self.entries.insert(Entry { number, label, value }) }
-    }
-
+impl<A> Unexpected<A> {
     /// Takes an entry out; if it is still there.
-    #[inline]
-    fn take(&mut self, place: Place) -> Option<(L, T)> {
-        let entry = self.entries.try_remove_if(place)?;
+    fn take(&mut self, place: Place) -> Option<(Label, A)> {
+        if !self.entries.holds(place) {
+            return None;
+        }
+        let entry = self.entries.remove(place.slot);
         let (living, entries) = (self.entries.len(), &self.entries);
         for table in sets(self.made) {
             if let Some(table) = &mut self.tables[table] {
@@ -281,6 +273,111 @@ impl<L: Copy, T> Queue<L, T> {
     }
 }
 
+trait Holds {
+    fn holds(&self, place: Place) -> bool;
+}
+
+impl<A> Holds for Slab<Entry<A>> {
+    fn holds(&self, place: Place) -> bool {
+        self.get(place.slot).is_some_and(|entry| entry.number == place.number)
+    }
+}
+
+/// What is wanted and has not come. It is in one list, that of its pattern: who comes first is found, and any of them taken out, without a search.
+struct Wanted<R> {
+    entries: Slab<Wish<R>>,
+    lists: [Option<Lists<Ends>>; SETS],
+    /// A bit for each set of lists that there is.
+    made: u8,
+    /// Of the next entry.
+    next: u64,
+}
+
+/// Something that is wanted: the list that it is in, and its neighbours there.
+struct Wish<R> {
+    number: u64,
+    request: R,
+    set: usize,
+    list: usize,
+    before: usize,
+    after: usize,
+}
+
+/// No neighbour.
+const NONE: usize = usize::MAX;
+
+/// The first and the last of a list.
+struct Ends {
+    first: usize,
+    last: usize,
+}
+
+impl Default for Ends {
+    fn default() -> Ends {
+        Ends { first: NONE, last: NONE }
+    }
+}
+
+impl<R> Wanted<R> {
+    #[inline]
+    fn push(&mut self, pattern: &Pattern, request: R) -> Posted {
+        let (number, set, key) = (self.next, pattern.set(), pattern.key());
+        self.next += 1;
+        self.made |= 1 << set;
+        let lists = self.lists[set].get_or_insert_default();
+        let list = lists.find(&key).unwrap_or_else(|| {
+            let living = self.entries.len();
+            if lists.all.len() > 4 * living + LEFTOVERS {
+                lists.retain(living, |ends| ends.first != NONE);
+            }
+            lists.make(key)
+        });
+        let ends = &mut lists.all[list];
+        let before = ends.last;
+        let slot = self.entries.insert(Wish { number, request, set, list, before, after: NONE });
+        ends.last = slot;
+        match self.entries.get_mut(before) {
+            Some(before) => before.after = slot,
+            None => ends.first = slot,
+        }
+        Posted { number, slot }
+    }
+
+    /// Takes the earliest out whose pattern takes such a label.
+    #[inline]
+    fn take_for(&mut self, label: &Label) -> Option<R> {
+        let mut earliest = None;
+        for set in sets(self.made) {
+            if let Some(lists) = &mut self.lists[set]
+                && let Some(list) = lists.find(&label.key(set))
+                && let slot = lists.all[list].first
+                && let Some(wish) = self.entries.get(slot)
+                && earliest.is_none_or(|(number, _)| wish.number < number)
+            {
+                earliest = Some((wish.number, slot));
+            }
+        }
+        earliest.and_then(|(number, slot)| self.take(Posted { number, slot }))
+    }
+
+    /// Takes one out, if it is still there.
+    #[inline]
+    fn take(&mut self, posted: Posted) -> Option<R> {
+        let wish = self.entries.get(posted.slot).filter(|wish| wish.number == posted.number)?;
+        let Wish { set, list, before, after, .. } = *wish;
+        let ends = &mut self.lists[set].as_mut()?.all[list];
+        match before {
+            NONE => ends.first = after,
+            _ => self.entries[before].after = after,
+        }
+        match after {
+            NONE => ends.last = before,
+            _ => self.entries[after].before = before,
+        }
+        Some(self.entries.remove(posted.slot).request)
+    }
+}
+
 /// The sets of a bit each.
 fn sets(mut bits: u8) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -288,21 +385,6 @@ fn sets(mut bits: u8) -> impl Iterator<Item = usize> {
         bits &= bits - 1;
         Some(set)
     })
-}
-
-trait Holds<E> {
-    fn holds(&self, place: Place) -> bool;
-    fn try_remove_if(&mut self, place: Place) -> Option<E>;
-}
-
-impl<L, T> Holds<Entry<L, T>> for Slab<Entry<L, T>> {
-    fn holds(&self, place: Place) -> bool {
-        self.get(place.slot).is_some_and(|entry| entry.number == place.number)
-    }
-
-    fn try_remove_if(&mut self, place: Place) -> Option<Entry<L, T>> {
-        if self.holds(place) { Some(self.remove(place.slot)) } else { None }
-    }
 }
 
 /// Who gets what. `R` goes with what is posted, `A` with what arrives.
@@ -320,8 +402,8 @@ impl<L, T> Holds<Entry<L, T>> for Slab<Entry<L, T>> {
 /// assert_eq!(matcher.post(anything, "second"), Post::Matched("second", label(3, 8), "of another tag"));
 /// ```
 pub struct Matcher<R, A> {
-    posted: Queue<(), R>,
-    unexpected: Queue<Label, A>,
+    posted: Wanted<R>,
+    unexpected: Unexpected<A>,
 }
 
 impl<R, A> Default for Matcher<R, A> {
@@ -333,7 +415,11 @@ impl<R, A> Default for Matcher<R, A> {
 impl<R, A> Matcher<R, A> {
     /// With nothing posted, and nothing unexpected.
     pub fn new() -> Matcher<R, A> {
-        Matcher { posted: Queue::new(), unexpected: Queue::new() }
+        let (made, next) = (0, 0);
+        let posted = Wanted { entries: Slab::new(), lists: Default::default(), made, next };
+        let unexpected =
+            Unexpected { entries: Slab::new(), tables: Default::default(), made, next };
+        Matcher { posted, unexpected }
     }
 
     /// How many patterns wait.
@@ -358,11 +444,7 @@ impl<R, A> Matcher<R, A> {
         if let Some((label, arrival)) = self.take(&pattern) {
             return Post::Matched(request, label, arrival);
         }
-        let place = self.posted.push((), request);
-        self.posted.made |= 1 << pattern.set();
-        let table = self.posted.tables[pattern.set()].get_or_insert_default();
-        table.push(pattern.key(), place);
-        Post::Waits(Posted { number: place.number, slot: place.slot })
+        Post::Waits(self.posted.push(&pattern, request))
     }
 
     /// Something arrives: the earliest posted pattern that matches gets it, else it waits. Gives both back if it is taken.
@@ -378,7 +460,10 @@ impl<R, A> Matcher<R, A> {
 
     /// Something that has arrived, and that nobody [wants](Self::wanted), waits.
     pub fn keep(&mut self, label: Label, arrival: A) {
-        let place = self.unexpected.push(label, arrival);
+        let number = self.unexpected.next;
+        self.unexpected.next += 1;
+        let slot = self.unexpected.entries.insert(Entry { number, label, value: arrival });
+        let place = Place { number, slot };
         for set in sets(self.unexpected.made) {
             if let Some(table) = &mut self.unexpected.tables[set] {
                 table.push(label.key(set), place);
@@ -389,24 +474,7 @@ impl<R, A> Matcher<R, A> {
     /// Takes the earliest posted pattern that matches, for something that arrives now and is not to wait.
     #[inline]
     pub fn wanted(&mut self, label: &Label) -> Option<R> {
-        if self.posted.entries.is_empty() {
-            return None;
-        }
-        let Queue { entries, tables, made, .. } = &mut self.posted;
-        let (mut earliest, mut of) = (Place { number: u64::MAX, slot: 0 }, 0);
-        for set in sets(*made) {
-            if let Some(table) = &mut tables[set]
-                && let Some(place) = table.first(&label.key(set), |place| entries.holds(place))
-                && place.number < earliest.number
-            {
-                (earliest, of) = (place, set);
-            }
-        }
-        // It is in no other table.
-        if let Some(table) = &mut tables[of] {
-            table.pop(&label.key(of), earliest);
-        }
-        self.posted.take(earliest).map(|(_, request)| request)
+        if self.posted.entries.is_empty() { None } else { self.posted.take_for(label) }
     }
 
     /// Takes back a pattern that was posted; `None` if it has got something, or was taken back before.
@@ -420,8 +488,7 @@ impl<R, A> Matcher<R, A> {
     /// assert_eq!(matcher.arrive(Label::default(), ()), None);
     /// ```
     pub fn cancel(&mut self, posted: Posted) -> Option<R> {
-        let place = Place { number: posted.number, slot: posted.slot };
-        self.posted.take(place).map(|(_, request)| request)
+        self.posted.take(posted)
     }
 
     /// The earliest arrival that waits and that the pattern matches.
@@ -432,7 +499,12 @@ impl<R, A> Matcher<R, A> {
     }
 
     /// Takes the earliest arrival that waits and that the pattern matches.
+    #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Label, A)> {
+        if self.unexpected.entries.is_empty() { None } else { self.take_first(pattern) }
+    }
+
+    fn take_first(&mut self, pattern: &Pattern) -> Option<(Label, A)> {
         let place = self.first(pattern)?;
         self.unexpected.take(place)
     }
@@ -455,8 +527,8 @@ impl<R, A> Matcher<R, A> {
         }
         self.first(pattern)?;
         let table = self.unexpected.tables[pattern.set()].as_mut()?;
-        let number = table.list(&pattern.key())?;
-        let list = &table.lists[number];
+        let number = table.lists.find(&pattern.key())?;
+        let list = &table.lists.all[number];
         let living = list.iter().filter(|place| self.unexpected.entries.holds(**place));
         let places: Vec<Place> = living.take(count).copied().collect();
         if places.len() < count {
@@ -473,13 +545,11 @@ impl<R, A> Matcher<R, A> {
     }
 
     /// Where the earliest arrival is that a pattern matches.
-    #[inline]
     fn first(&mut self, pattern: &Pattern) -> Option<Place> {
-        if self.unexpected.entries.is_empty() { None } else { self.find(pattern) }
-    }
-
-    fn find(&mut self, pattern: &Pattern) -> Option<Place> {
-        let Queue { entries, tables, made, .. } = &mut self.unexpected;
+        if self.unexpected.entries.is_empty() {
+            return None;
+        }
+        let Unexpected { entries, tables, made, .. } = &mut self.unexpected;
         let set = pattern.set();
         *made |= 1 << set;
         let table = tables[set].get_or_insert_with(|| {

@@ -1,36 +1,72 @@
 //! Requests: what their handles point to, and the calls that start, await, free and cancel them. What makes them is
 //! `point_to_point`.
 
-use std::cell::RefCell;
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use libmp::tagged::{self, Request, Ticket};
 
-use crate::abi::{ANY_SOURCE, ANY_TAG, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
+use crate::abi::{ANY_SOURCE, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
 use crate::datatype::Strided;
-use crate::state::{Comm, Used, deadline, expect, fail};
+use crate::state::{Comm, Used, deadline, expect, fail, predefined};
 use crate::world::{entries, put};
 
-/// A handle for a send that was complete at once: of such there is nothing to hold.
-static GONE: u8 = 0;
-
-fn gone() -> Handle {
-    &raw const GONE as Handle
+/// What a handle of a request is.
+///
+/// A message of host memory in a predefined communicator, started and not persistent, is its ticket: the number of the request, moved up by
+/// [`ODD`], which no address has, and by whether it is of `MPI_COMM_SELF`. Any other handle is the address of what is [`Held`].
+enum Named<'a> {
+    /// The null handle, and a send that was complete at once.
+    Nothing,
+    /// A message that was started, is of host memory and is not persistent.
+    Started(&'a Comm, Ticket),
+    Held(&'a mut Held),
 }
 
-thread_local! {
-    /// Room of requests that are over, for the next.
-    #[expect(clippy::vec_box, reason = "a handle is the address of a box")]
-    static ROOM: RefCell<Vec<Box<MaybeUninit<Held>>>> = const { RefCell::new(Vec::new()) };
-}
-/// How many there are at most.
-const ROOMS: usize = 1024;
+const ODD: Handle = 1;
+/// A send that was complete at once: of such there is nothing to hold, and no ticket has this number.
+const GONE: Handle = ODD;
+const OF_SELF: Handle = 2;
+/// Bits that a ticket is moved up by: of its lower half, which is small.
+const UP: u32 = 2;
 
-fn room() -> Box<MaybeUninit<Held>> {
-    let room = ROOM.try_with(|room| room.borrow_mut().pop()).ok().flatten();
-    room.unwrap_or_else(Box::new_uninit)
+/// The handle that a ticket is; `None` if it has too many bits.
+#[inline]
+fn handle_of(ticket: Ticket, of_self: bool) -> Option<Handle> {
+    let (count, which) = (ticket.to_bits() >> 32, ticket.to_bits() as u32);
+    let fits = which.leading_zeros() >= UP && size_of::<Handle>() == size_of::<u64>();
+    let handle = (count << 32 | u64::from(which << UP)) as Handle | ODD;
+    fits.then_some(if of_self { handle | OF_SELF } else { handle })
+}
+
+/// The ticket that such a handle is.
+#[inline]
+fn ticket_of(handle: Handle) -> Ticket {
+    let bits = handle as u64;
+    Ticket::from_bits(bits >> 32 << 32 | u64::from(bits as u32 >> UP))
+}
+
+/// What a handle is.
+///
+/// # Safety
+/// It is the null handle, or one that was given and not taken back; nobody else uses it meanwhile.
+#[inline]
+unsafe fn named<'a>(call: &str, handle: Handle) -> Named<'a> {
+    match handle {
+        REQUEST_NULL | GONE => Named::Nothing,
+        _ if handle & ODD != 0 => {
+            Named::Started(predefined(call, handle & OF_SELF != 0), ticket_of(handle))
+        }
+        _ => {
+            // SAFETY: the caller's promise.
+            let held = unsafe { &mut *(handle as *mut Held) };
+            match held.made {
+                Made::Started(ref comm, ticket) => Named::Started(comm, ticket),
+                Made::Nobody | Made::Request(_) => Named::Held(held),
+            }
+        }
+    }
 }
 
 /// What a handle of a request points to.
@@ -71,8 +107,8 @@ impl Packed {
 pub(crate) enum Made {
     /// To or from `MPI_PROC_NULL`: complete at once.
     Nobody,
-    /// Of host memory, and not persistent.
-    Started(Used, Ticket),
+    /// Of host memory, and not persistent: what is no handle by itself.
+    Started(Arc<Comm>, Ticket),
     Request(Request<'static>),
 }
 
@@ -86,8 +122,7 @@ impl Held {
         let was_active = std::mem::take(&mut self.active);
         let status = match &mut self.made {
             _ if !was_active => Status::empty(ANY_SOURCE),
-            Made::Nobody => Status::empty(PROC_NULL),
-            Made::Started(comm, ticket) => Status::of(finish(call, comm, *ticket), false),
+            Made::Nobody | Made::Started(..) => Status::empty(PROC_NULL),
             Made::Request(request) => {
                 // The clock is not read for what is complete.
                 let got = match request.test() {
@@ -112,10 +147,7 @@ impl Held {
     fn test(&mut self, call: &str) -> Option<Status> {
         let got = match &mut self.made {
             _ if !self.active => return Some(self.wait(call)),
-            Made::Nobody => return Some(self.wait(call)),
-            Made::Started(comm, ticket) => {
-                Status::of(expect(call, comm.messages.finished(*ticket))?, false)
-            }
+            Made::Nobody | Made::Started(..) => return Some(self.wait(call)),
             Made::Request(request) => {
                 let got = expect(call, request.test())?;
                 Status::of(got, request.is_cancelled())
@@ -126,14 +158,8 @@ impl Held {
         Some(got)
     }
 
-    /// As a request, if it is one that was started, or prepared.
-    fn request(&mut self, call: &str) -> Option<&mut Request<'static>> {
-        if let Made::Started(comm, ticket) = &self.made
-            && self.active
-        {
-            let request = expect(call, comm.messages.request(*ticket));
-            self.made = Made::Request(request);
-        }
+    /// As a request, if it is one.
+    fn request(&mut self) -> Option<&mut Request<'static>> {
         match &mut self.made {
             Made::Request(request) => Some(request),
             Made::Nobody | Made::Started(..) => None,
@@ -158,10 +184,8 @@ pub(crate) fn finish(call: &str, comm: &Comm, ticket: Ticket) -> tagged::Status 
 /// # Safety
 /// The pointer is valid for a write.
 pub(crate) unsafe fn give(to: *mut Handle, held: Held) {
-    let mut room = room();
-    room.write(held);
     // SAFETY: the caller's promise.
-    unsafe { put(to, Box::into_raw(room) as Handle) }
+    unsafe { put(to, Box::into_raw(Box::new(held)) as Handle) }
 }
 
 /// Gives the program a handle of what was started; of what has gone at once there is nothing to hold.
@@ -170,64 +194,51 @@ pub(crate) unsafe fn give(to: *mut Handle, held: Held) {
 /// As [`give`].
 #[inline(always)]
 pub(crate) unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ticket>) {
+    let handle = match (ticket, &comm) {
+        (None, _) => Some(GONE),
+        (Some(ticket), Used::Predefined { of_self, .. }) => handle_of(ticket, *of_self),
+        (Some(_), Used::Made(_)) => None,
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        match ticket {
-            None => put(to, gone()),
-            Some(ticket) => {
-                let mut room = room();
-                // Where it stays: a copy of what has just been written waits for it.
-                let made = Made::Started(comm, ticket);
-                room.write(Held { made, persistent: false, active: true, packed: None });
-                put(to, Box::into_raw(room) as Handle);
-            }
+        match (handle, ticket) {
+            (Some(handle), _) => put(to, handle),
+            (None, Some(ticket)) => give_held(to, comm, ticket),
+            (None, None) => {}
         }
     }
 }
 
-/// The request of a handle; none for the null handle, and for a send that is complete.
-///
 /// # Safety
-/// It is the null handle, or one that was given and not taken back; nobody else uses it meanwhile.
-unsafe fn held<'a>(handle: Handle) -> Option<&'a mut Held> {
-    // SAFETY: the caller's promise.
-    (handle != REQUEST_NULL && handle != gone()).then(|| unsafe { &mut *(handle as *mut Held) })
-}
-
-/// Takes back a request.
-///
-/// # Safety
-/// It was given, not taken back, and nobody uses it.
-unsafe fn drop_held(held: *mut Held) {
-    // SAFETY: `give` made it of a box; the caller's promise.
-    let room = unsafe {
-        held.drop_in_place();
-        Box::from_raw(held.cast::<MaybeUninit<Held>>())
+/// As [`give`].
+#[cold]
+unsafe fn give_held(to: *mut Handle, comm: Used, ticket: Ticket) {
+    let made = match comm {
+        Used::Made(comm) => Made::Started(comm, ticket),
+        Used::Predefined { comm, .. } => {
+            Made::Request(expect("a request", comm.messages.request(ticket)))
+        }
     };
-    // At the end of a thread there is no list any more.
-    let _ = ROOM.try_with(|rooms| {
-        let mut rooms = rooms.borrow_mut();
-        if rooms.len() < ROOMS {
-            rooms.push(room);
-        }
-    });
+    // SAFETY: the caller's promise.
+    unsafe { give(to, Held::new(made, false, None)) }
 }
 
-/// Takes back a request that is complete and not persistent.
+/// Takes back a request that is complete, unless it is persistent.
 ///
 /// # Safety
-/// As [`held`], of the handle that is pointed to.
+/// As [`named`], of the handle that is pointed to.
+#[inline]
 unsafe fn done(at: *mut Handle) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise; the address is of a box of `give`.
     unsafe {
-        match held(*at) {
-            Some(held) if held.persistent => {}
-            Some(held) => {
-                drop_held(held);
-                at.write(REQUEST_NULL);
+        let handle = *at;
+        if handle & ODD == 0 && handle != REQUEST_NULL {
+            if (*(handle as *const Held)).persistent {
+                return;
             }
-            None => at.write(REQUEST_NULL),
+            drop(Box::from_raw(handle as *mut Held));
         }
+        at.write(REQUEST_NULL);
     }
 }
 
@@ -238,36 +249,20 @@ unsafe fn done(at: *mut Handle) {
 unsafe fn wait(call: &str, at: *mut Handle) -> Status {
     // SAFETY: the caller's promise.
     unsafe {
-        let status = held(*at).map_or(Status::empty(ANY_SOURCE), |held| held.wait(call));
+        let status = match named(call, *at) {
+            Named::Nothing => Status::empty(ANY_SOURCE),
+            Named::Started(comm, ticket) => Status::of(finish(call, comm, ticket), false),
+            Named::Held(held) => held.wait(call),
+        };
         done(at);
         status
     }
 }
 
-/// The communicator of a request that was started, and is active.
-///
-/// # Safety
-/// As [`held`].
-unsafe fn started_of<'a>(handle: Handle) -> Option<&'a Used> {
-    // SAFETY: the caller's promise.
-    match unsafe { held(handle) } {
-        Some(Held { made: Made::Started(comm, _), active: true, .. }) => Some(comm),
-        _ => None,
-    }
-}
-
-/// The ticket of such a request, of this communicator.
-///
-/// # Safety
-/// As [`held`].
-#[inline]
-unsafe fn ticket_of(handle: Handle, comm: &Comm) -> Option<Ticket> {
-    // SAFETY: the caller's promise.
-    match unsafe { held(handle) } {
-        Some(Held { made: Made::Started(of, ticket), active: true, .. }) => {
-            std::ptr::eq(&**of, comm).then_some(*ticket)
-        }
-        _ => None,
+/// What was started goes on, and its handles stay what they are.
+fn keep(started: Vec<(usize, Request<'static>)>) {
+    for (_, request) in started {
+        request.into_ticket();
     }
 }
 
@@ -288,9 +283,9 @@ unsafe fn list(
 
 entries! {
     fn MPI_Start(request: *mut Handle) {
-        let Some(held) = held(*request) else { fail(CALL, "the request is not persistent") };
+        let Named::Held(held) = named(CALL, *request) else { fail(CALL, "the request is not persistent") };
         held.active = true;
-        if let Made::Request(request) = &mut held.made {
+        if let Some(request) = held.request() {
             expect(CALL, request.start());
         }
     }
@@ -311,8 +306,8 @@ entries! {
         }
         // All at once first, or each of them would look at all that comes; each says afterwards what it got.
         let started = list(CALL, count, requests).filter_map(|(_, request)| {
-            match held(*request) {
-                Some(Held { made: Made::Request(request), active: true, .. }) => Some(request),
+            match named(CALL, *request) {
+                Named::Held(held) if held.active => held.request(),
                 _ => None,
             }
         });
@@ -320,69 +315,87 @@ entries! {
         if started.iter().any(|request| request.is_active()) {
             expect(CALL, tagged::wait_all(started, deadline(CALL)));
         }
+        let status = |at: c_int| match statuses.is_null() {
+            true => statuses,
+            false => statuses.add(at as usize),
+        };
         let mut next = 0;
         while next < count {
-            let (first, status) = (*requests.add(next as usize), |at: c_int| match statuses.is_null() {
-                true => statuses,
-                false => statuses.add(at as usize),
-            });
-            if first == gone() || first == REQUEST_NULL {
-                Status::put(status(next), ANY_SOURCE, ANY_TAG, 0);
-                requests.add(next as usize).write(REQUEST_NULL);
-                next += 1;
-                continue;
-            }
-            let Some(comm) = started_of(first) else {
-                put(status(next), wait(CALL, requests.add(next as usize)));
+            let first = next;
+            let Named::Started(comm, _) = named(CALL, *requests.add(first as usize)) else {
+                put(status(next), wait(CALL, requests.add(first as usize)));
                 next += 1;
                 continue;
             };
             // As many as there are of one communicator: with one look at its messages.
-            let comm = comm.clone();
-            let tickets = (next..count).map_while(|at| ticket_of(*requests.add(at as usize), &comm));
+            let tickets = (first..count).map_while(|at| match named(CALL, *requests.add(at as usize)) {
+                Named::Started(of, ticket) if std::ptr::eq(of, comm) => Some(ticket),
+                _ => None,
+            });
             let finished = comm.messages.finish(tickets, deadline(CALL), |got| {
                 Status::put(status(next), got.source as c_int, got.tag as c_int, got.bytes);
-                done(requests.add(next as usize));
                 next += 1;
             });
             expect(CALL, finished);
+            (first..next).for_each(|at| done(requests.add(at as usize)));
         }
     }
 
     fn MPI_Waitany(count: c_int, requests: *mut Handle, index: *mut c_int, status: *mut Status) {
-        let mut active = Vec::new();
+        let (mut active, mut started) = (Vec::new(), Vec::new());
         for (number, request) in list(CALL, count, requests) {
-            if *request == gone() {
+            let is_over = match named(CALL, *request) {
+                Named::Nothing => *request == GONE,
+                Named::Started(comm, ticket) => {
+                    started.push((number, expect(CALL, comm.messages.request(ticket))));
+                    false
+                }
+                Named::Held(held) if held.active => match held.request() {
+                    Some(made) if made.is_active() => {
+                        active.push((number, made));
+                        false
+                    }
+                    _ => true,
+                },
+                Named::Held(_) => false,
+            };
+            if is_over {
+                keep(started);
                 put(index, number as c_int);
                 put(status, wait(CALL, request));
                 return crate::abi::SUCCESS;
             }
-            let Some(held) = held(*request).filter(|held| held.active) else { continue };
-            match held.request(CALL) {
-                Some(made) if made.is_active() => active.push((number, made)),
-                _ => {
-                    put(index, number as c_int);
-                    put(status, wait(CALL, request));
-                    return crate::abi::SUCCESS;
-                }
-            }
         }
-        let waiting = active.iter_mut().map(|(_, made)| &mut **made);
+        let numbers = active.iter().map(|(number, _)| *number);
+        let numbers: Vec<_> = numbers.chain(started.iter().map(|(number, _)| *number)).collect();
+        let held = active.iter_mut().map(|(_, made)| &mut **made);
+        let waiting = held.chain(started.iter_mut().map(|(_, request)| request));
         let found = expect(CALL, tagged::wait_any(waiting, deadline(CALL)));
-        match found.and_then(|(which, _)| active.get(which).map(|(number, _)| *number)) {
-            Some(number) => {
-                put(index, number as c_int);
-                put(status, wait(CALL, requests.add(number)));
-            }
-            None => {
-                put(index, UNDEFINED);
-                put(status, Status::empty(ANY_SOURCE));
-            }
+        let Some((number, got)) = found.and_then(|(which, got)| Some((*numbers.get(which)?, got))) else {
+            put(index, UNDEFINED);
+            put(status, Status::empty(ANY_SOURCE));
+            return crate::abi::SUCCESS;
+        };
+        put(index, number as c_int);
+        let request = requests.add(number);
+        if let Named::Held(_) = named(CALL, *request) {
+            put(status, wait(CALL, request));
+        } else {
+            put(status, Status::of(got, false));
+            done(request);
         }
+        keep(started);
     }
 
     fn MPI_Test(request: *mut Handle, flag: *mut c_int, status: *mut Status) {
-        let got = held(*request).map_or(Some(Status::empty(ANY_SOURCE)), |held| held.test(CALL));
+        let got = match named(CALL, *request) {
+            Named::Nothing => Some(Status::empty(ANY_SOURCE)),
+            Named::Started(comm, ticket) => {
+                let got = expect(CALL, comm.messages.finished(ticket));
+                got.map(|got| Status::of(got, false))
+            }
+            Named::Held(held) => held.test(CALL),
+        };
         put(flag, got.is_some().into());
         if let Some(got) = got {
             put(status, got);
@@ -394,11 +407,14 @@ entries! {
         // A request that is complete stays so until all are.
         let mut all = true;
         for (_, request) in list(CALL, count, requests) {
-            let under_way = |held: &mut Held| match held.active {
-                true => held.request(CALL).is_some_and(|it| expect(CALL, it.test()).is_none()),
-                false => false,
+            all &= match named(CALL, *request) {
+                Named::Nothing => true,
+                Named::Started(comm, ticket) => expect(CALL, comm.messages.is_complete(ticket)),
+                Named::Held(held) if held.active => {
+                    held.request().is_none_or(|it| expect(CALL, it.test()).is_some())
+                }
+                Named::Held(_) => true,
             };
-            all &= !held(*request).is_some_and(under_way);
         }
         put(flag, all.into());
         if all {
@@ -410,30 +426,64 @@ entries! {
         if *request == REQUEST_NULL {
             fail(CALL, "the request is MPI_REQUEST_NULL");
         }
-        if let Some(held) = held(*request) {
-            if held.active && held.packed.as_ref().is_some_and(|packed| packed.to.is_some()) {
-                fail(CALL, "a receive of rows that is under way is not left to itself in this subset");
-            }
+        match named(CALL, *request) {
+            Named::Nothing => {}
             // What is under way is left to itself as a request is that is dropped, with what it sends.
-            held.request(CALL);
-            if held.active {
-                std::mem::forget(held.packed.take());
+            Named::Started(comm, ticket) => drop(expect(CALL, comm.messages.request(ticket))),
+            Named::Held(held) => {
+                if held.active && held.packed.as_ref().is_some_and(|packed| packed.to.is_some()) {
+                    fail(CALL, "a receive of rows that is under way is not left to itself in this subset");
+                }
+                if held.active {
+                    std::mem::forget(held.packed.take());
+                }
+                held.persistent = false;
             }
-            drop_held(held);
         }
-        request.write(REQUEST_NULL);
+        done(request);
     }
 
     fn MPI_Cancel(request: *mut Handle) {
         if *request == REQUEST_NULL {
             fail(CALL, "the request is MPI_REQUEST_NULL");
         }
-        if let Some(request) = held(*request).and_then(|held| held.request(CALL)) {
-            request.cancel();
+        match named(CALL, *request) {
+            Named::Nothing => {}
+            Named::Started(comm, ticket) => {
+                let mut cancelled = expect(CALL, comm.messages.request(ticket));
+                if cancelled.cancel() {
+                    // That it was is still to be told.
+                    done(request);
+                    give(request, Held::new(Made::Request(cancelled), false, None));
+                } else {
+                    cancelled.into_ticket();
+                }
+            }
+            Named::Held(held) => {
+                held.request().map(Request::cancel);
+            }
         }
     }
 
     fn MPI_Test_cancelled(status: *const Status, flag: *mut c_int) {
         put(flag, (*status).internal[2]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_comes_out_of_the_handle_that_it_is_unless_it_is_too_large_for_one() {
+        for (count, which) in [(1u64, 0u64), (1, 1), (u64::from(u32::MAX), (1 << 30) - 1)] {
+            for of_self in [false, true] {
+                let ticket = Ticket::from_bits(count << 32 | which);
+                let handle = handle_of(ticket, of_self).unwrap();
+                assert_eq!((ticket_of(handle), handle & OF_SELF != 0), (ticket, of_self));
+                assert!(handle & ODD != 0 && handle != GONE && handle != REQUEST_NULL);
+            }
+        }
+        assert_eq!(handle_of(Ticket::from_bits(1 << 32 | 1 << 30), false), None);
     }
 }

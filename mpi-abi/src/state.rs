@@ -147,8 +147,11 @@ pub fn deadline(call: &str) -> Deadline {
 /// A communicator as a call uses it.
 #[derive(Clone)]
 pub enum Used {
-    /// One that there is from start to end.
-    Predefined(&'static Comm),
+    /// One that there is from start to end: of all ranks, or of this one alone.
+    Predefined {
+        comm: &'static Comm,
+        of_self: bool,
+    },
     Made(Arc<Comm>),
 }
 
@@ -157,7 +160,7 @@ impl std::ops::Deref for Used {
 
     fn deref(&self) -> &Comm {
         match self {
-            Used::Predefined(comm) => comm,
+            Used::Predefined { comm, .. } => comm,
             Used::Made(comm) => comm,
         }
     }
@@ -168,10 +171,17 @@ impl std::ops::Deref for Used {
 pub fn comm(call: &str, handle: Handle) -> Used {
     let state = state(call);
     match handle {
-        COMM_WORLD => Used::Predefined(&state.all),
-        COMM_SELF => Used::Predefined(&state.own),
+        COMM_WORLD => Used::Predefined { comm: &state.all, of_self: false },
+        COMM_SELF => Used::Predefined { comm: &state.own, of_self: true },
         other => Used::Made(made(call, state, other)),
     }
+}
+
+/// `MPI_COMM_WORLD`, or `MPI_COMM_SELF`.
+#[inline]
+pub fn predefined(call: &str, of_self: bool) -> &'static Comm {
+    let state = state(call);
+    if of_self { &state.own } else { &state.all }
 }
 
 fn made(call: &str, state: &State, handle: Handle) -> Arc<Comm> {

@@ -15,15 +15,39 @@ impl Ticket {
     /// Of no request.
     pub(super) const NOBODYS: Ticket = Ticket(0);
 
+    /// A number for it: never 0, the upper half counts requests and the lower one says which of those under way it is, so that it is
+    /// small.
+    ///
+    /// ```
+    /// # use std::ptr::NonNull;
+    /// # use libmp::tagged::{Options, Ticket};
+    /// # use libmp::World;
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = World::init()?;
+    /// # let messages = world.tagged(&Options::default())?;
+    /// let mut to = [0u8; 8];
+    /// // SAFETY: the request is dropped before the bytes.
+    /// let ticket = unsafe { messages.start_recv((NonNull::from(&mut to).cast(), 8), world.rank(), 7)? };
+    /// assert_eq!(Ticket::from_bits(ticket.to_bits()), ticket);
+    /// drop(messages.request(ticket)?);
+    /// # world.finish()
+    /// # }
+    /// ```
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The ticket of a [number](Self::to_bits). One that no request under way has is of a request that is over.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Ticket {
+        Ticket(bits)
+    }
+
     /// Where the request is.
     #[inline]
     pub(super) fn key(self) -> usize {
         self.0 as u32 as usize
-    }
-
-    /// As other ranks are told it.
-    pub(super) fn word(self) -> u64 {
-        self.0
     }
 }
 
@@ -71,8 +95,9 @@ impl Pool {
 
     /// One that is not over, as another rank was told it.
     pub fn told(&mut self, word: u64) -> Option<&mut Entry> {
-        self.get(Ticket(word))?;
-        self.entries.get_mut(Ticket(word).key())
+        let ticket = Ticket::from_bits(word);
+        self.get(ticket)?;
+        self.entries.get_mut(ticket.key())
     }
 
     /// All that are not over.

@@ -201,6 +201,16 @@ impl<'a> Request<'a> {
         matches!(self.state, State::Cancelled)
     }
 
+    /// Its ticket, and no request any more; `None` for one that is not under way, which is dropped.
+    ///
+    /// See [`Tagged::request`](super::Tagged::request) for an example.
+    pub fn into_ticket(mut self) -> Option<Ticket> {
+        let State::Active(ticket) = self.state else { return None };
+        // Nothing is left to itself then.
+        self.state = State::Cancelled;
+        Some(ticket)
+    }
+
     /// Whether it was started and its end has not been seen.
     pub fn is_active(&self) -> bool {
         matches!(self.state, State::Active(_))

@@ -155,16 +155,20 @@ impl Tagged {
     ) -> Result<()> {
         let mut engine = self.shared.lock();
         for ticket in tickets {
-            if !engine.is_complete(ticket) {
-                let what = engine.what(ticket);
-                drop(engine);
-                self.complete(ticket, what, deadline)?;
-                engine = self.shared.lock();
-            }
-            match engine.finished(ticket) {
-                Some(Outcome::Done(status)) => each(status),
-                None => return Err(self.shared.no_such_request()),
-                Some(outcome @ Outcome::Truncated(status, _)) => {
+            let outcome = match engine.finished(ticket) {
+                Some(outcome) => outcome,
+                None => {
+                    let what = engine.what(ticket).ok_or_else(|| self.shared.no_such_request())?;
+                    drop(engine);
+                    let what = || self.shared.describe(what);
+                    let outcome = self.shared.wait(ticket, &what, deadline)?;
+                    engine = self.shared.lock();
+                    outcome
+                }
+            };
+            match outcome {
+                Outcome::Done(status) => each(status),
+                Outcome::Truncated(status, _) => {
                     drop(engine);
                     return self.shared.status(outcome, &|| self.shared.of_got(status)).map(drop);
                 }
@@ -173,40 +177,56 @@ impl Tagged {
         Ok(())
     }
 
-    /// Waits until what has a ticket is complete.
-    fn complete(&self, ticket: Ticket, what: Option<What>, deadline: Deadline) -> Result<()> {
-        let what = what.ok_or_else(|| self.shared.no_such_request())?;
-        let is_complete = |engine: &mut Engine| engine.is_complete(ticket).then_some(());
-        let what = || self.shared.describe(what);
-        self.shared.wait_until(&what, Some(ticket), deadline, is_complete)
-    }
-
     /// Whether what has a ticket is complete, and then what it got; it is over then. Makes progress, does not block.
     ///
     /// # Errors
     /// As [`Request::test`]; [`Error::Mismatch`](crate::Error::Mismatch) for a ticket of what is over.
     pub fn finished(&self, ticket: Ticket) -> Result<Option<Status>> {
-        let what = self.shared.lock().what(ticket);
-        let what = what.ok_or_else(|| self.shared.no_such_request())?;
+        let what = self.what(ticket)?;
         let what = || self.shared.describe(what);
-        let is_complete = |engine: &mut Engine| engine.is_complete(ticket).then_some(());
-        if self.shared.look(&what, is_complete)?.is_none() {
-            return Ok(None);
-        }
-        match self.shared.lock().finished(ticket) {
-            Some(Outcome::Done(status)) => Ok(Some(status)),
-            Some(outcome) => self.shared.status(outcome, &what).map(Some),
-            None => Err(self.shared.no_such_request()),
-        }
+        let outcome = self.shared.look(&what, |engine| engine.finished(ticket))?;
+        outcome.map(|outcome| self.shared.status(outcome, &what)).transpose()
     }
 
-    /// What has a ticket, as a request: the ticket is not used any more.
+    /// Whether what has a ticket is complete; it is not over by that. Makes progress, does not block.
+    ///
+    /// # Errors
+    /// As [`finished`](Self::finished), but for [`Error::Truncated`](crate::Error::Truncated).
+    pub fn is_complete(&self, ticket: Ticket) -> Result<bool> {
+        let what = self.what(ticket)?;
+        let is_complete = |engine: &mut Engine| engine.is_complete(ticket).then_some(());
+        let found = self.shared.look(&|| self.shared.describe(what), is_complete)?;
+        Ok(found.is_some())
+    }
+
+    fn what(&self, ticket: Ticket) -> Result<What> {
+        let what = self.shared.lock().what(ticket);
+        what.ok_or_else(|| self.shared.no_such_request())
+    }
+
+    /// What has a ticket, as a request: until it is its [ticket](Request::into_ticket) again, that is not used any more.
+    ///
+    /// ```
+    /// # use std::ptr::NonNull;
+    /// # use libmp::tagged::Options;
+    /// # use libmp::World;
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = World::init()?;
+    /// # let messages = world.tagged(&Options::default())?;
+    /// let mut to = [0u8; 8];
+    /// // SAFETY: the request is dropped before the bytes.
+    /// let ticket = unsafe { messages.start_recv((NonNull::from(&mut to).cast(), 8), world.rank(), 7)? };
+    /// let mut request = messages.request(ticket)?;
+    /// assert!(request.test()?.is_none());
+    /// assert_eq!(request.into_ticket(), Some(ticket));
+    /// assert!(messages.request(ticket)?.cancel());
+    /// # world.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch) for a ticket of what is over.
     pub fn request(&self, ticket: Ticket) -> Result<Request<'static>> {
-        let what = self.shared.lock().what(ticket);
-        let what = what.ok_or_else(|| self.shared.no_such_request())?;
-        Ok(Request::of(&self.shared, what, ticket))
+        Ok(Request::of(&self.shared, self.what(ticket)?, ticket))
     }
 }

@@ -77,6 +77,56 @@ static void point_to_point(void) {
     REQUIRE(value == left && requests[0] == MPI_REQUEST_NULL);
 }
 
+/* Requests that were started: in each of the calls that take some, also by copies of their handles. */
+static void requests_of(MPI_Comm comm) {
+    enum { MANY = 300 };
+    MPI_Request requests[MANY], copies[MANY];
+    MPI_Status status, statuses[MANY];
+    int me, ranks, which, flag, seen = 0, values[MANY], last = -1;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &ranks);
+    int to = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
+    for (int i = 0; i < MANY; i++) MPI_Irecv(&values[i], 1, MPI_INT, from, i, comm, &requests[i]);
+    MPI_Testall(2, &requests[MANY - 2], &flag, MPI_STATUSES_IGNORE);
+    REQUIRE(!flag && requests[MANY - 1] != MPI_REQUEST_NULL);
+    memcpy(copies, requests, sizeof copies);
+    for (int i = MANY - 2; i >= 0; i--) {
+        MPI_Request send;
+        MPI_Isend(&i, 1, MPI_INT, to, i, comm, &send);
+        MPI_Wait(&send, MPI_STATUS_IGNORE);
+        REQUIRE(send == MPI_REQUEST_NULL);
+    }
+    for (; seen < 100; seen++) {
+        MPI_Waitany(MANY, requests, &which, &status);
+        REQUIRE(requests[which] == MPI_REQUEST_NULL && values[which] == which && status.MPI_TAG == which);
+        REQUIRE(status.MPI_SOURCE == from);
+        copies[which] = MPI_REQUEST_NULL;
+    }
+    /* The handles of the others are what they were. */
+    REQUIRE(memcmp(copies, requests, sizeof copies) == 0);
+    MPI_Testall(MANY, copies, &flag, statuses);
+    REQUIRE(!flag);
+    MPI_Waitall(MANY - 1, copies, statuses);
+    for (int i = 0; i < MANY - 1; i++) REQUIRE(values[i] == i && copies[i] == MPI_REQUEST_NULL);
+    /* The last one has got nothing. */
+    MPI_Test(&copies[MANY - 1], &flag, &status);
+    REQUIRE(!flag && copies[MANY - 1] == requests[MANY - 1]);
+    MPI_Cancel(&copies[MANY - 1]);
+    for (flag = 0; !flag;) MPI_Testall(MANY, copies, &flag, statuses);
+    MPI_Test_cancelled(&statuses[MANY - 1], &flag);
+    REQUIRE(flag && copies[MANY - 1] == MPI_REQUEST_NULL);
+    /* One that is left to itself, for which nothing ever comes. */
+    MPI_Irecv(&last, 1, MPI_INT, from, MANY + 1, comm, &requests[0]);
+    MPI_Request_free(&requests[0]);
+    REQUIRE(requests[0] == MPI_REQUEST_NULL);
+    MPI_Irecv(&values[0], 1, MPI_INT, from, MANY, comm, &requests[0]);
+    MPI_Send(&me, 1, MPI_INT, to, MANY, comm);
+    MPI_Waitany(1, requests, &which, &status);
+    REQUIRE(which == 0 && values[0] == from && last == -1);
+    MPI_Waitany(1, requests, &which, &status);
+    REQUIRE(which == MPI_UNDEFINED);
+}
+
 static void collectives(MPI_Comm comm) {
     int me, ranks, all[2 * MOST], mine[2 * MOST], counts[MOST], places[MOST];
     MPI_Comm_rank(comm, &me);
@@ -170,9 +220,10 @@ static void attributes(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided, flag, bytes;
+    int provided, flag, bytes, ranks;
     char name[256];
     MPI_Comm half, same;
+    MPI_Request under_way;
     MPI_Initialized(&flag);
     REQUIRE(!flag);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -192,14 +243,25 @@ int main(int argc, char **argv) {
     double since = MPI_Wtime();
     attributes();
     point_to_point();
+    requests_of(MPI_COMM_WORLD);
     collectives(MPI_COMM_WORLD);
     collectives(MPI_COMM_SELF);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
     collectives(half);
     MPI_Comm_dup(half, &same);
     collectives(same);
+    requests_of(same);
+    requests_of(MPI_COMM_SELF);
+    /* A request of a communicator that is freed meanwhile. */
+    MPI_Irecv(&bytes, 1, MPI_INT, 0, 1, same, &under_way);
+    MPI_Comm_rank(same, &flag);
+    MPI_Comm_size(same, &ranks);
+    for (int i = 0; flag == 0 && i < ranks; i++) MPI_Send(&i, 1, MPI_INT, i, 1, same);
+    MPI_Barrier(same);
     MPI_Comm_free(&same);
     REQUIRE(same == MPI_COMM_NULL);
+    MPI_Waitall(1, &under_way, MPI_STATUSES_IGNORE);
+    REQUIRE(bytes == flag);
     MPI_Comm_free(&half);
     MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 5 : MPI_UNDEFINED, 0, &half);
     REQUIRE((half != MPI_COMM_NULL) == (rank == 0));

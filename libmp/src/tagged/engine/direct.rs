@@ -94,7 +94,7 @@ impl Direct {
             return None;
         }
         let here = matches!(to.pull, Pull::SameProcess);
-        Lent::new(away, entry.ticket.word(), here)?.encode()
+        Lent::new(away, entry.ticket.to_bits(), here)?.encode()
     }
 
     /// The memory of a message for the device of a receive, if that maps it.
@@ -185,7 +185,7 @@ impl Engine {
     pub(super) fn tell_ready(&mut self, way: &Way<'_>) -> Result<()> {
         let mut at = 0;
         while let Some(&(ticket, to)) = self.direct.asked.get(at) {
-            let is_ready = match self.requests.told(ticket.word()) {
+            let is_ready = match self.requests.told(ticket.to_bits()) {
                 Some(Entry { memory: Memory::Away(away), state: State::Lent, .. }) => {
                     away.is_free().map_err(|source| way.call.failed(source))?
                 }
@@ -197,7 +197,7 @@ impl Engine {
             };
             let rings = &mut self.peers[to].rings;
             if is_ready && rings.fits(way, 1)? {
-                rings.line(way, &Envelope::Ready { send: ticket.word() })?;
+                rings.line(way, &Envelope::Ready { send: ticket.to_bits() })?;
                 self.direct.asked.swap_remove(at);
                 self.moved += 1;
             } else {

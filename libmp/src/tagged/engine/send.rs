@@ -71,7 +71,7 @@ impl Engine {
                         }
                         (Fit::Offer, None) => {
                             entry.state = State::Offered;
-                            let send = entry.ticket.word();
+                            let send = entry.ticket.to_bits();
                             let address = entry.memory.address();
                             let len = len as u64;
                             rings.line(way, &Envelope::Offer { tag, len, send, address })?;
