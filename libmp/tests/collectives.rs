@@ -2,6 +2,9 @@
 //! on the host, and the same kernels on a GPU.
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 #[path = "common/kernels.rs"]
 mod kernels;
 
@@ -164,8 +167,9 @@ fn fraction(rank: usize, round: u64, i: usize) -> f64 {
 }
 
 /// The host, a stream and a kernel in turn, each rank in another way than its neighbours.
-fn triggers_mix(device: &Device, rounds: u64) {
+fn triggers_mix(device: &Device) {
     let kernels = Kernels::of(device);
+    let rounds = if device.as_cuda().is_some() { 200 } else { 24 };
     for (ranks, len) in [(2, 1), (3, 70)] {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
             let me = world.rank();
@@ -362,47 +366,23 @@ fn a_rank() {
     say(format!("lost {rank}"));
 }
 
+tests_of_devices! {
+    crate::common::each_path;
+    "needs a GPU and TEST_KERNELS":
+    kernels_meet_and_combine_in_rank_order;
+    a_rank_that_does_not_come_ends_the_wait_of_the_others_in_time;
+    a_rank_that_leaves_ends_the_kernels_of_the_others_with_a_status;
+    triggers_mix;
+    "needs a GPU":
+    every_number_is_combined_as_by_the_control_plane;
+    a_captured_collective_is_replayed;
+    a_start_is_complete_when_all_ranks_have_come_and_not_before;
+}
+
 mod host {
     use super::*;
 
-    fn each(test: fn(&Device)) {
-        each_path(|| test(&Device::Host));
-    }
-
-    #[test]
-    fn kernels_meet_and_combine_in_rank_order() {
-        each(super::kernels_meet_and_combine_in_rank_order);
-    }
-
-    #[test]
-    fn a_rank_that_does_not_come_ends_the_wait_of_the_others_in_time() {
-        each(super::a_rank_that_does_not_come_ends_the_wait_of_the_others_in_time);
-    }
-
-    #[test]
-    fn a_rank_that_leaves_ends_the_kernels_of_the_others_with_a_status() {
-        each(super::a_rank_that_leaves_ends_the_kernels_of_the_others_with_a_status);
-    }
-
-    #[test]
-    fn triggers_mix() {
-        each(|device| super::triggers_mix(device, 24));
-    }
-
-    #[test]
-    fn every_number_is_combined_as_by_the_control_plane() {
-        each(super::every_number_is_combined_as_by_the_control_plane);
-    }
-
-    #[test]
-    fn a_captured_collective_is_replayed() {
-        each(super::a_captured_collective_is_replayed);
-    }
-
-    #[test]
-    fn a_start_is_complete_when_all_ranks_have_come_and_not_before() {
-        each(super::a_start_is_complete_when_all_ranks_have_come_and_not_before);
-    }
+    on_the_host!();
 
     #[test]
     fn ranks_that_are_late_in_turn_never_see_a_vector_of_another_run() {
@@ -584,51 +564,5 @@ mod host {
 
 /// With `MP_PATH`, through the NIC.
 mod gpu {
-    use super::*;
-
-    fn gpu() -> Device {
-        Device::cuda(0).unwrap()
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn kernels_meet_and_combine_in_rank_order() {
-        super::kernels_meet_and_combine_in_rank_order(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_rank_that_does_not_come_ends_the_wait_of_the_others_in_time() {
-        super::a_rank_that_does_not_come_ends_the_wait_of_the_others_in_time(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_rank_that_leaves_ends_the_kernels_of_the_others_with_a_status() {
-        super::a_rank_that_leaves_ends_the_kernels_of_the_others_with_a_status(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn triggers_mix() {
-        super::triggers_mix(&gpu(), 200);
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn every_number_is_combined_as_by_the_control_plane() {
-        super::every_number_is_combined_as_by_the_control_plane(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_captured_collective_is_replayed() {
-        super::a_captured_collective_is_replayed(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_start_is_complete_when_all_ranks_have_come_and_not_before() {
-        super::a_start_is_complete_when_all_ranks_have_come_and_not_before(&gpu());
-    }
+    on_a_gpu!();
 }

@@ -2,12 +2,15 @@
 //! turn; and with one end in the memory of a GPU and the other in a host's.
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 #[path = "common/kernels.rs"]
 mod kernels;
 
 use std::time::Duration;
 
-use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
+use common::{PASSES, config, on_threads, stay_to_the_end};
 use libmp::{
     Deadline, Device, Error, FusedStream, Operation, Recv, Region, Send, Step, Stream, World,
 };
@@ -233,32 +236,23 @@ fn a_peer_that_has_not_prepared_is_named_with_the_tags_that_it_has(device: &Devi
     });
 }
 
-macro_rules! on_the_host_and_on_a_gpu {
-    ($($test:ident;)+) => {
-        mod host { $(
-            #[test]
-            fn $test() {
-                super::each_path(|| super::$test(&libmp::Device::Host));
-            }
-        )+ }
-
-        mod gpu { $(
-            #[test]
-            #[ignore = "needs a GPU"]
-            fn $test() {
-                super::$test(&libmp::Device::cuda(0).unwrap());
-            }
-        )+ }
-    };
-}
-
-on_the_host_and_on_a_gpu! {
+tests_of_devices! {
+    crate::common::each_path;
+    "needs a GPU":
     adjacent_operations_of_a_fused_stream_are_one_launch;
     a_captured_fused_stream_is_replayed;
     what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping;
     starts_by_the_host_and_by_streams_mix;
     what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before;
     a_peer_that_has_not_prepared_is_named_with_the_tags_that_it_has;
+}
+
+mod host {
+    on_the_host!();
+}
+
+mod gpu {
+    on_a_gpu!();
 }
 
 mod cuda {

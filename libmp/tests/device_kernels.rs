@@ -2,6 +2,9 @@
 //! host, and the same kernels on a GPU. What a kernel starts at one end meets streams and the host at the other.
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 #[path = "common/kernels.rs"]
 mod kernels;
 
@@ -464,68 +467,39 @@ fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it(device: 
     });
 }
 
+tests_of_devices! {
+    crate::common::each_path;
+    "needs a GPU and TEST_KERNELS":
+    kernels_exchange_messages;
+    several_blocks_share_a_message;
+    a_kernel_meets_a_stream_and_the_host;
+    blocks_put_by_queues_of_their_own;
+    the_host_waits_for_what_a_kernel_has_put;
+    kernels_start_prepared_puts_gets_and_waits;
+    what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it;
+    a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it;
+}
+
 mod host {
     use super::*;
 
-    fn each(test: fn(&Device)) {
-        each_path(|| test(&Device::Host));
-    }
-
-    #[test]
-    fn kernels_exchange_messages() {
-        each(super::kernels_exchange_messages);
-    }
-
-    #[test]
-    fn several_blocks_share_a_message() {
-        each(super::several_blocks_share_a_message);
-    }
-
-    #[test]
-    fn a_kernel_meets_a_stream_and_the_host() {
-        each(super::a_kernel_meets_a_stream_and_the_host);
-    }
+    on_the_host!();
 
     #[test]
     fn kernels_put_get_signal_and_add() {
-        each(|device| super::kernels_put_get_signal_and_add(device, false));
-    }
-
-    #[test]
-    fn blocks_put_by_queues_of_their_own() {
-        each(super::blocks_put_by_queues_of_their_own);
+        each_path(|| super::kernels_put_get_signal_and_add(&Device::Host, false));
     }
 
     #[test]
     fn puts_of_many_blocks_arrive() {
-        each(|device| super::puts_of_many_blocks_arrive(device, 160));
+        each_path(|| super::puts_of_many_blocks_arrive(&Device::Host, 160));
     }
 
     /// As many as are worth a number.
     #[test]
     #[ignore = "takes half a minute"]
     fn puts_of_many_blocks_are_counted() {
-        each(|device| super::puts_of_many_blocks_arrive(device, 20_000));
-    }
-
-    #[test]
-    fn the_host_waits_for_what_a_kernel_has_put() {
-        each(super::the_host_waits_for_what_a_kernel_has_put);
-    }
-
-    #[test]
-    fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it() {
-        each(super::a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it);
-    }
-
-    #[test]
-    fn kernels_start_prepared_puts_gets_and_waits() {
-        each(super::kernels_start_prepared_puts_gets_and_waits);
-    }
-
-    #[test]
-    fn what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it() {
-        each(super::what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it);
+        each_path(|| super::puts_of_many_blocks_arrive(&Device::Host, 20_000));
     }
 
     /// A request of a kernel that the peer's NIC refuses.
@@ -579,23 +553,7 @@ mod gpu {
         Device::cuda(0).unwrap()
     }
 
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn kernels_exchange_messages() {
-        super::kernels_exchange_messages(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn several_blocks_share_a_message() {
-        super::several_blocks_share_a_message(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_kernel_meets_a_stream_and_the_host() {
-        super::a_kernel_meets_a_stream_and_the_host(&gpu());
-    }
+    on_a_gpu!();
 
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
@@ -611,37 +569,7 @@ mod gpu {
 
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn blocks_put_by_queues_of_their_own() {
-        super::blocks_put_by_queues_of_their_own(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
     fn puts_of_many_blocks_arrive() {
         super::puts_of_many_blocks_arrive(&gpu(), 100_000);
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn the_host_waits_for_what_a_kernel_has_put() {
-        super::the_host_waits_for_what_a_kernel_has_put(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn kernels_start_prepared_puts_gets_and_waits() {
-        super::kernels_start_prepared_puts_gets_and_waits(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it() {
-        super::what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it() {
-        super::a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it(&gpu());
     }
 }

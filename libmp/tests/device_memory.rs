@@ -1,6 +1,9 @@
 //! Copies of plain memory and signals in it, by a thread, a warp and a block of a kernel (`mp/copy.cuh`, `mp/signal.cuh`): on the
 //! host as OS threads, and on a GPU. No ranks: windows are in `device_kernels.rs`.
 
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 #[path = "common/kernels.rs"]
 mod kernels;
 
@@ -80,36 +83,17 @@ fn a_group_raises_a_signal_once_behind_what_it_wrote(device: &Device) {
     }
 }
 
+tests_of_devices! {
+    crate::devices::once;
+    "needs a GPU and TEST_KERNELS":
+    a_copy_brings_every_byte_and_touches_no_more;
+    a_group_raises_a_signal_once_behind_what_it_wrote;
+}
+
 mod host {
-    use super::Device;
-
-    #[test]
-    fn a_copy_brings_every_byte_and_touches_no_more() {
-        super::a_copy_brings_every_byte_and_touches_no_more(&Device::Host);
-    }
-
-    #[test]
-    fn a_group_raises_a_signal_once_behind_what_it_wrote() {
-        super::a_group_raises_a_signal_once_behind_what_it_wrote(&Device::Host);
-    }
+    on_the_host!();
 }
 
 mod gpu {
-    use super::Device;
-
-    fn gpu() -> Device {
-        Device::cuda(0).unwrap()
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_copy_brings_every_byte_and_touches_no_more() {
-        super::a_copy_brings_every_byte_and_touches_no_more(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_group_raises_a_signal_once_behind_what_it_wrote() {
-        super::a_group_raises_a_signal_once_behind_what_it_wrote(&gpu());
-    }
+    on_a_gpu!();
 }

@@ -2,12 +2,15 @@
 //! tests on a GPU.
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 #[path = "common/kernels.rs"]
 mod kernels;
 
 use std::time::{Duration, Instant};
 
-use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
+use common::{PASSES, config, on_threads, stay_to_the_end};
 use libmp::{Deadline, Device, Error, Recv, Region, Send, Step, Stream, World};
 
 fn soon() -> Deadline {
@@ -82,7 +85,10 @@ fn a_ring_turns_without_the_host(device: &Device) {
     }
 }
 
-fn a_captured_ring_is_replayed(device: &Device, replays: usize) {
+/// `TEST_REPLAYS`: how often a graph is replayed on a GPU.
+fn a_captured_ring_is_replayed(device: &Device) {
+    let chosen = std::env::var("TEST_REPLAYS").ok().and_then(|count| count.parse().ok());
+    let replays = if device.as_cuda().is_some() { chosen.unwrap_or(10_000) } else { 300 };
     for lists in [false, true] {
         for len in [1, 1500] {
             ranks(2, |world| {
@@ -288,25 +294,20 @@ fn windows_reach_every_rank_and_signals_lie_with_the_waiter(device: &Device) {
     });
 }
 
-macro_rules! on_the_host {
-    ($($test:ident($($argument:expr)?);)+) => { $(
-        #[test]
-        fn $test() {
-            super::each_path(|| super::$test(&libmp::Device::Host $(, $argument)?));
-        }
-    )+ };
+tests_of_devices! {
+    crate::common::each_path;
+    "needs a GPU":
+    a_ring_turns_without_the_host;
+    a_captured_ring_is_replayed;
+    many_pairs_in_one_list_keep_their_messages_apart;
+    a_message_that_does_not_come_in_time_is_an_error_that_names_it;
+    an_abort_releases_what_waits_for_messages;
+    a_send_behind_a_wait_that_an_abort_ended_sends_nothing;
+    a_message_longer_than_the_buffer_is_refused_on_both_sides;
 }
 
 mod host {
-    on_the_host! {
-        a_ring_turns_without_the_host();
-        a_captured_ring_is_replayed(300);
-        many_pairs_in_one_list_keep_their_messages_apart();
-        a_message_that_does_not_come_in_time_is_an_error_that_names_it();
-        an_abort_releases_what_waits_for_messages();
-        a_send_behind_a_wait_that_an_abort_ended_sends_nothing();
-        a_message_longer_than_the_buffer_is_refused_on_both_sides();
-    }
+    on_the_host!();
 
     #[test]
     fn windows_reach_every_rank_and_signals_lie_with_the_waiter() {
@@ -314,36 +315,18 @@ mod host {
     }
 }
 
-/// `TEST_REPLAYS`: how often a graph is replayed on a GPU.
-fn replays() -> usize {
-    std::env::var("TEST_REPLAYS").ok().and_then(|count| count.parse().ok()).unwrap_or(10_000)
-}
-
-macro_rules! on_a_gpu {
-    ($($test:ident($($argument:expr)?);)+) => { $(
-        #[test]
-        #[ignore = "needs a GPU"]
-        fn $test() {
-            super::$test(&libmp::Device::cuda(0).unwrap() $(, $argument)?);
-        }
-    )+ };
-}
-
 mod gpu {
     use super::kernels::{Kernels, Value, address};
     use libmp::{Device, Region, Step};
 
-    use super::{ranks, replays, soon};
+    use super::{ranks, soon};
 
-    on_a_gpu! {
-        a_ring_turns_without_the_host();
-        a_captured_ring_is_replayed(replays());
-        many_pairs_in_one_list_keep_their_messages_apart();
-        a_message_that_does_not_come_in_time_is_an_error_that_names_it();
-        an_abort_releases_what_waits_for_messages();
-        a_send_behind_a_wait_that_an_abort_ended_sends_nothing();
-        a_message_longer_than_the_buffer_is_refused_on_both_sides();
-        windows_reach_every_rank_and_signals_lie_with_the_waiter();
+    on_a_gpu!();
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn windows_reach_every_rank_and_signals_lie_with_the_waiter() {
+        super::windows_reach_every_rank_and_signals_lie_with_the_waiter(&Device::cuda(0).unwrap());
     }
 
     #[test]

@@ -2,10 +2,13 @@
 //! streams that fuse them, in graphs that are replayed, and started by the host, on every path.
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 
 use std::time::Duration;
 
-use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
+use common::{PASSES, config, on_threads, stay_to_the_end};
 use libmp::{
     Deadline, Device, Error, FusedStream, Operation, Put, Region, SignalWait, Step, Stream, Window,
     World,
@@ -347,26 +350,9 @@ fn a_signal_that_never_comes_is_an_error_that_names_it(device: &Device) {
     });
 }
 
-macro_rules! on_the_host_and_on_a_gpu {
-    ($($test:ident;)+) => {
-        mod host { $(
-            #[test]
-            fn $test() {
-                super::each_path(|| super::$test(&libmp::Device::Host));
-            }
-        )+ }
-
-        mod gpu { $(
-            #[test]
-            #[ignore = "needs a GPU"]
-            fn $test() {
-                super::$test(&libmp::Device::cuda(0).unwrap());
-            }
-        )+ }
-    };
-}
-
-on_the_host_and_on_a_gpu! {
+tests_of_devices! {
+    crate::common::each_path;
+    "needs a GPU":
     puts_and_waits_are_steps_of_a_list;
     a_fused_stream_keeps_puts_back_and_a_graph_replays_them;
     puts_mix_with_messages_and_with_the_host;
@@ -376,4 +362,12 @@ on_the_host_and_on_a_gpu! {
     a_signal_of_any_trigger_is_waited_for_by_any;
     what_lies_outside_is_refused_with_its_size;
     a_signal_that_never_comes_is_an_error_that_names_it;
+}
+
+mod host {
+    on_the_host!();
+}
+
+mod gpu {
+    on_a_gpu!();
 }

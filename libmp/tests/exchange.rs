@@ -1,6 +1,9 @@
 //! Halo exchanges: phases on streams, and what is refused. Exchanges in kernels are those of the examples (`examples/tests`).
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 
 use common::{PASSES, SOON, config, each_path, on_threads, ranks, stay_to_the_end};
 use libmp::exchange::{Field, Neighbour, Phase};
@@ -143,30 +146,17 @@ fn a_cleared_field_has_ghosts_of_zeros(device: &Device) {
     }
 }
 
-#[test]
-fn phases_on_streams_bring_the_ghosts_through_buffers_too() {
-    phases_bring_the_ghosts(&Device::Host);
+tests_of_devices! {
+    crate::devices::once;
+    "needs a GPU":
+    phases_on_streams_bring_the_ghosts_through_buffers_too = crate::phases_bring_the_ghosts;
+    a_field_that_a_stream_has_cleared_has_ghosts_of_zeros = crate::a_cleared_field_has_ghosts_of_zeros;
 }
 
-#[test]
-fn a_field_that_a_stream_has_cleared_has_ghosts_of_zeros() {
-    a_cleared_field_has_ghosts_of_zeros(&Device::Host);
-}
+on_the_host!();
 
 mod gpu {
-    use super::Device;
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn phases_on_streams_bring_the_ghosts_through_buffers_too() {
-        super::phases_bring_the_ghosts(&Device::cuda(0).unwrap());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_field_that_a_stream_has_cleared_has_ghosts_of_zeros() {
-        super::a_cleared_field_has_ghosts_of_zeros(&Device::cuda(0).unwrap());
-    }
+    on_a_gpu!();
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Blocks of a launch that meet, by the signals of a stream (`mp/meeting.cuh`) and in a cluster (`mp/cluster.cuh`): on the host as OS
 //! threads, and on a GPU.
 
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 #[path = "common/kernels.rs"]
 mod kernels;
 
@@ -123,69 +126,21 @@ fn blocks_of_a_cluster_get_what_is_stored_to_them(device: &Device) {
     assert_eq!(results.to_vec().unwrap(), [0, 4 * turns]);
 }
 
+tests_of_devices! {
+    crate::devices::once;
+    "needs a GPU and TEST_KERNELS":
+    blocks_see_what_those_they_meet_have_written;
+    a_block_that_stays_away_is_reported_by_the_stream;
+    more_blocks_than_a_block_has_threads_are_refused;
+    an_abort_ends_meetings;
+    "needs a GPU with clusters and TEST_KERNELS":
+    blocks_of_a_cluster_get_what_is_stored_to_them;
+}
+
 mod host {
-    use super::Device;
-
-    #[test]
-    fn blocks_see_what_those_they_meet_have_written() {
-        super::blocks_see_what_those_they_meet_have_written(&Device::Host);
-    }
-
-    #[test]
-    fn a_block_that_stays_away_is_reported_by_the_stream() {
-        super::a_block_that_stays_away_is_reported_by_the_stream(&Device::Host);
-    }
-
-    #[test]
-    fn more_blocks_than_a_block_has_threads_are_refused() {
-        super::more_blocks_than_a_block_has_threads_are_refused(&Device::Host);
-    }
-
-    #[test]
-    fn an_abort_ends_meetings() {
-        super::an_abort_ends_meetings(&Device::Host);
-    }
-
-    #[test]
-    fn blocks_of_a_cluster_get_what_is_stored_to_them() {
-        super::blocks_of_a_cluster_get_what_is_stored_to_them(&Device::Host);
-    }
+    on_the_host!();
 }
 
 mod gpu {
-    use super::Device;
-
-    fn gpu() -> Device {
-        Device::cuda(0).unwrap()
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn blocks_see_what_those_they_meet_have_written() {
-        super::blocks_see_what_those_they_meet_have_written(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn a_block_that_stays_away_is_reported_by_the_stream() {
-        super::a_block_that_stays_away_is_reported_by_the_stream(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn more_blocks_than_a_block_has_threads_are_refused() {
-        super::more_blocks_than_a_block_has_threads_are_refused(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU and TEST_KERNELS"]
-    fn an_abort_ends_meetings() {
-        super::an_abort_ends_meetings(&gpu());
-    }
-
-    #[test]
-    #[ignore = "needs a GPU with clusters and TEST_KERNELS"]
-    fn blocks_of_a_cluster_get_what_is_stored_to_them() {
-        super::blocks_of_a_cluster_get_what_is_stored_to_them(&gpu());
-    }
+    on_a_gpu!();
 }

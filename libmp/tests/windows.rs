@@ -1,10 +1,13 @@
 //! One-sided operations between ranks that are threads, on every path.
 
 mod common;
+#[path = "common/devices.rs"]
+#[macro_use]
+mod devices;
 
 use std::time::Duration;
 
-use common::{each_path, on_every_path, on_threads, paths, ranks};
+use common::{on_every_path, on_threads, paths, ranks};
 use libmp::gdsync::{Buffer, Rows, Space, Until};
 use libmp::{AtomicNumber, AtomicOp, Deadline, Device, Error, Path, Region, World};
 
@@ -34,11 +37,6 @@ fn a_put_with_a_signal_is_seen_whole_by_whoever_sees_the_signal() {
             world.barrier().unwrap();
         }
     });
-}
-
-#[test]
-fn a_put_is_there_when_it_returns_and_a_get_brings_what_is_there() {
-    ranks(3, |world| put_and_get(world, &Device::Host));
 }
 
 fn put_and_get(world: &World, device: &Device) {
@@ -200,9 +198,7 @@ fn words_are_changed_in_every_way(world: &World, device: &Device) {
 
 #[test]
 fn words_of_every_width_are_changed_in_every_way_by_the_host_and_by_streams() {
-    each_path(|| {
-        ranks(2, |world| words_are_changed_in_every_way(world, &Device::Host));
-    });
+    ranks(2, |world| words_are_changed_in_every_way(world, &Device::Host));
 }
 
 fn signals_are_compared(world: &World, device: &Device) {
@@ -244,13 +240,6 @@ fn signals_are_compared(world: &World, device: &Device) {
         Err(Error::OutOfRange { .. })
     ));
     world.barrier().unwrap();
-}
-
-#[test]
-fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
-    each_path(|| {
-        ranks(2, |world| signals_are_compared(world, &Device::Host));
-    });
 }
 
 #[test]
@@ -321,11 +310,6 @@ fn all_add_to_one_signal(world: &World, device: &Device, rounds: u64) {
         world.barrier().unwrap();
     }
     assert!(matches!(window.signal_add(0, 2, 1), Err(Error::OutOfRange { at: 2, .. })));
-}
-
-#[test]
-fn a_window_on_streams_orders_puts_before_signals() {
-    ranks(2, |world| put_and_signal_on_streams(world, &Device::Host));
 }
 
 fn put_and_signal_on_streams(world: &World, device: &Device) {
@@ -430,11 +414,6 @@ fn ranks_that_name_different_numbers_of_signals_hear_both() {
     });
 }
 
-#[test]
-fn started_puts_and_gets_are_through_when_flush_and_quiet_say_so() {
-    ranks(2, |world| start_puts_and_gets(world, &Device::Host));
-}
-
 fn start_puts_and_gets(world: &World, device: &Device) {
     // More than a queue has room for; small ones travel inside it.
     const PUTS: u64 = 1500;
@@ -482,11 +461,6 @@ fn start_puts_and_gets(world: &World, device: &Device) {
     assert!(matches!(window.flush(2), Err(Error::NoSuchRank { rank: 2, .. })));
     assert!(matches!(window.quiet(2), Err(Error::NoSuchRank { rank: 2, .. })));
     assert!(matches!(window.start_put(other, 9500, &big), Err(Error::OutOfRange { .. })));
-}
-
-#[test]
-fn rows_are_put_and_got_by_host_and_stream_and_nothing_between_them() {
-    ranks(2, |world| put_and_get_rows(world, &Device::Host));
 }
 
 fn put_and_get_rows(world: &World, device: &Device) {
@@ -588,8 +562,27 @@ fn a_signal_that_never_comes(worlds: Vec<World>) {
     assert!(texts.iter().all(|text| text.contains("rank 0 on ") && text.contains("signal tag 2")));
 }
 
+tests_of_devices! {
+    crate::devices::once;
+    "needs a GPU":
+    a_put_is_there_when_it_returns_and_a_get_brings_what_is_there =
+        |device| ranks(3, |world| put_and_get(world, device));
+    signals_are_compared_in_every_way_and_one_of_several_is_enough =
+        |device| ranks(2, |world| signals_are_compared(world, device));
+    a_window_on_streams_orders_puts_before_signals =
+        |device| ranks(2, |world| put_and_signal_on_streams(world, device));
+    started_puts_and_gets_are_through_when_flush_and_quiet_say_so =
+        |device| ranks(2, |world| start_puts_and_gets(world, device));
+    rows_are_put_and_got_by_host_and_stream_and_nothing_between_them =
+        |device| ranks(2, |world| put_and_get_rows(world, device));
+}
+
+on_the_host!();
+
 mod gpu {
     use super::*;
+
+    on_a_gpu!();
 
     #[test]
     #[ignore = "needs a GPU"]
@@ -626,41 +619,6 @@ mod gpu {
         assert!(!matches!(error, Error::PeerLost { .. }), "{error}");
         world.barrier().unwrap();
         assert_eq!(share.to_vec().unwrap(), [0, 0]);
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
-        let gpu = Device::cuda(0).unwrap();
-        ranks(2, |world| signals_are_compared(world, &gpu));
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_put_is_there_when_it_returns_and_a_get_brings_what_is_there() {
-        let gpu = Device::cuda(0).unwrap();
-        ranks(3, |world| put_and_get(world, &gpu));
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_window_on_streams_orders_puts_before_signals() {
-        let gpu = Device::cuda(0).unwrap();
-        ranks(2, |world| put_and_signal_on_streams(world, &gpu));
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn started_puts_and_gets_are_through_when_flush_and_quiet_say_so() {
-        let gpu = Device::cuda(0).unwrap();
-        ranks(2, |world| start_puts_and_gets(world, &gpu));
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn rows_are_put_and_got_by_host_and_stream_and_nothing_between_them() {
-        let gpu = Device::cuda(0).unwrap();
-        ranks(2, |world| put_and_get_rows(world, &gpu));
     }
 
     /// A NIC changes words of pinned memory.
