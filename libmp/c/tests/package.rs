@@ -135,9 +135,13 @@ fn a_cmake_project_of_c_cpp_and_kernels_finds_the_package() {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("project");
     std::fs::create_dir(&project).unwrap();
-    for file in
-        ["package/CMakeLists.txt", "package/kernel.cpp", "programs/ring.c", "programs/abort.cpp"]
-    {
+    for file in [
+        "package/CMakeLists.txt",
+        "package/kernel.cpp",
+        "programs/abort.cpp",
+        "programs/check.h",
+        "programs/ring.c",
+    ] {
         let to = project.join(Path::new(file).file_name().unwrap());
         std::fs::copy(here("tests").join(file), to).unwrap();
     }

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+
+#include "check.h"
 
 #define RANKS 2
 #define TIMEOUT 40.0
@@ -19,23 +19,6 @@ handle clCreateCommandQueue(handle, handle, uint64_t, int32_t *);
 handle clCreateBuffer(handle, uint64_t, size_t, void *, int32_t *);
 int32_t clEnqueueWriteBuffer(handle, handle, uint32_t, size_t, size_t, const void *, uint32_t, const handle *, handle *);
 int32_t clEnqueueReadBuffer(handle, handle, uint32_t, size_t, size_t, void *, uint32_t, const handle *, handle *);
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        mp_status status_ = (call);                                                                          \
-        if (status_ != MP_OK) {                                                                              \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status_), mp_last_error()); \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-
-#define REQUIRE(condition)                                                            \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                  \
-        }                                                                             \
-    } while (0)
 
 static handle context, device;
 

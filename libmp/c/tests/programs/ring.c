@@ -3,39 +3,12 @@
 #include <mp.h>
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "check.h"
 
 #define TIMEOUT 20.0
 #define COUNT 100
-
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        mp_status status = (call);                                                                                     \
-        if (status != MP_OK) {                                                                                         \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status), mp_last_error());           \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s is not so; last error: %s\n", __FILE__, __LINE__, #condition, mp_last_error()); \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-/* The call fails in this way, and its text has these words. */
-#define REFUSED(call, expected, words)                                                                                 \
-    do {                                                                                                               \
-        mp_status status = (call);                                                                                     \
-        if (status != (expected) || strstr(mp_last_error(), (words)) == NULL) {                                        \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status), mp_last_error());           \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static void raise_flag(void *flag) {
     *(int *)flag += 1;

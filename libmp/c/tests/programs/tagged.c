@@ -3,41 +3,14 @@
 #include <mp.h>
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "check.h"
 
 #define RANKS 3
 #define TIMEOUT 40.0
 #define LONG 200000
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        mp_status status_ = (call);                                                                          \
-        if (status_ != MP_OK) {                                                                              \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status_), mp_last_error()); \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-
-#define REQUIRE(condition)                                                            \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                  \
-        }                                                                             \
-    } while (0)
-
-/* A call that fails so, with a text that has these words. */
-#define FAILS(call, expected, words)                                                                   \
-    do {                                                                                               \
-        mp_status status_ = (call);                                                                    \
-        if (status_ != (expected) || strstr(mp_last_error(), words) == NULL) {                         \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status_), mp_last_error()); \
-            exit(1);                                                                                   \
-        }                                                                                              \
-    } while (0)
 
 static void fill(unsigned char *bytes, size_t count, int seed) {
     for (size_t at = 0; at < count; at++) bytes[at] = (unsigned char)(at * 13 + (size_t)seed);
@@ -55,8 +28,8 @@ static void blocking(const mp_tagged *tagged, int me, int right, int left) {
     REQUIRE(status.source == left && status.tag == 8 && status.bytes == 0);
     /* Too long. */
     CHECK(mp_tagged_send(tagged, out, sizeof out, right, 9, TIMEOUT));
-    FAILS(mp_tagged_recv(tagged, in, 4, left, 9, TIMEOUT, NULL), MP_ERR_TRUNCATED, "16 bytes for a posted buffer of 4 bytes");
-    FAILS(mp_tagged_recv(tagged, in, 4, me, 10, 0.01, NULL), MP_ERR_LATE, "receive of tag 10");
+    REFUSED(mp_tagged_recv(tagged, in, 4, left, 9, TIMEOUT, NULL), MP_ERR_TRUNCATED, "16 bytes for a posted buffer of 4 bytes");
+    REFUSED(mp_tagged_recv(tagged, in, 4, me, 10, 0.01, NULL), MP_ERR_LATE, "receive of tag 10");
 }
 
 static void requests(const mp_tagged *tagged, int me, int right, int left) {
@@ -73,7 +46,7 @@ static void requests(const mp_tagged *tagged, int me, int right, int left) {
     REQUIRE(memcmp(in[me], out[me], LONG) == 0);
     CHECK(mp_request_wait_any(both, 2, TIMEOUT, &which, NULL));
     REQUIRE(which == -1);
-    FAILS(mp_request_start(both[0]), MP_ERR_MISMATCH, "send_init");
+    REFUSED(mp_request_start(both[0]), MP_ERR_MISMATCH, "send_init");
     CHECK(mp_request_free(both[0]));
     CHECK(mp_request_free(both[1]));
     /* Prepared, to itself. */
@@ -82,7 +55,7 @@ static void requests(const mp_tagged *tagged, int me, int right, int left) {
     for (int round = 0; round < 50; round++) {
         fill(out[me], 100, round);
         CHECK(mp_request_start(both[1]));
-        FAILS(mp_request_start(both[1]), MP_ERR_STARTED, "tag 2");
+        REFUSED(mp_request_start(both[1]), MP_ERR_STARTED, "tag 2");
         CHECK(mp_request_start(both[0]));
         CHECK(mp_request_wait(both[0], TIMEOUT, NULL));
         for (complete = 0; !complete;) CHECK(mp_request_test(both[1], &complete, statuses));
@@ -99,7 +72,7 @@ static void requests(const mp_tagged *tagged, int me, int right, int left) {
     REQUIRE(which == 0 && statuses[0].tag == 2);
     CHECK(mp_request_wait(both[0], TIMEOUT, NULL));
     mp_request *twice[2] = {both[0], both[0]};
-    FAILS(mp_request_wait_all(twice, 2, TIMEOUT, NULL), MP_ERR_ARGUMENT, "requests[1]");
+    REFUSED(mp_request_wait_all(twice, 2, TIMEOUT, NULL), MP_ERR_ARGUMENT, "requests[1]");
     CHECK(mp_request_free(both[0]));
     CHECK(mp_request_free(both[1]));
 }
@@ -172,17 +145,17 @@ static void memories(const mp_comm *comm, const mp_tagged *tagged, int me) {
     CHECK(mp_request_free(both[0]));
     CHECK(mp_request_free(both[1]));
     into.offset = LONG;
-    FAILS(mp_tagged_irecv_memory(tagged, &into, me, 5, &both[0]), MP_ERR_RANGE, "200000..400000");
+    REFUSED(mp_tagged_irecv_memory(tagged, &into, me, 5, &both[0]), MP_ERR_RANGE, "200000..400000");
     REQUIRE(both[0] == NULL);
     from.queue = stream;
-    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "queue");
+    REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "queue");
     from = (mp_memory){7, 0, host, 0, 1, NULL, NULL};
-    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "kind");
+    REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "kind");
     from = (mp_memory){MP_MEMORY_OPENCL, 0, NULL, 0, 1, NULL, NULL};
-    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "memory");
+    REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "memory");
     from = (mp_memory){MP_MEMORY_CUDA, -2, host, 0, 1, NULL, NULL};
-    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "device");
-    FAILS(mp_tagged_irecv_memory(tagged, NULL, me, 5, &both[0]), MP_ERR_ARGUMENT, "into");
+    REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "device");
+    REFUSED(mp_tagged_irecv_memory(tagged, NULL, me, 5, &both[0]), MP_ERR_ARGUMENT, "into");
     CHECK(mp_stream_free(stream));
     CHECK(mp_region_free(region));
 }
@@ -217,24 +190,24 @@ static void progress(const mp_comm *comm, const mp_tagged *tagged, int me) {
         REQUIRE(status.bytes == LONG && memcmp(in, out, LONG) == 0);
         CHECK(mp_progress_stop(thread));
     }
-    FAILS(mp_progress_start(NULL, &thread), MP_ERR_ARGUMENT, "comm");
-    FAILS(mp_progress_start(comm, NULL), MP_ERR_ARGUMENT, "progress");
-    FAILS(mp_progress_stop(NULL), MP_ERR_ARGUMENT, "progress");
+    REFUSED(mp_progress_start(NULL, &thread), MP_ERR_ARGUMENT, "comm");
+    REFUSED(mp_progress_start(comm, NULL), MP_ERR_ARGUMENT, "progress");
+    REFUSED(mp_progress_stop(NULL), MP_ERR_ARGUMENT, "progress");
 }
 
 static void nonsense(const mp_tagged *tagged) {
     int value = 0;
     mp_request *request;
-    FAILS(mp_tagged_send(NULL, &value, 4, 0, 0, TIMEOUT), MP_ERR_ARGUMENT, "tagged");
-    FAILS(mp_tagged_send(tagged, NULL, 4, 0, 0, TIMEOUT), MP_ERR_ARGUMENT, "data");
-    FAILS(mp_tagged_send(tagged, &value, 4, 3, 0, TIMEOUT), MP_ERR_ARGUMENT, "rank 3 does not exist");
-    FAILS(mp_tagged_send(tagged, &value, 4, 0, -1, TIMEOUT), MP_ERR_ARGUMENT, "tag");
-    FAILS(mp_tagged_recv(tagged, &value, 4, -2, 0, TIMEOUT, NULL), MP_ERR_ARGUMENT, "from");
-    FAILS(mp_tagged_recv(tagged, &value, 4, 0, 0, -1.0, NULL), MP_ERR_ARGUMENT, "timeout");
-    FAILS(mp_tagged_irecv(tagged, NULL, 4, 0, 0, &request), MP_ERR_ARGUMENT, "memory");
+    REFUSED(mp_tagged_send(NULL, &value, 4, 0, 0, TIMEOUT), MP_ERR_ARGUMENT, "tagged");
+    REFUSED(mp_tagged_send(tagged, NULL, 4, 0, 0, TIMEOUT), MP_ERR_ARGUMENT, "data");
+    REFUSED(mp_tagged_send(tagged, &value, 4, 3, 0, TIMEOUT), MP_ERR_ARGUMENT, "rank 3 does not exist");
+    REFUSED(mp_tagged_send(tagged, &value, 4, 0, -1, TIMEOUT), MP_ERR_ARGUMENT, "tag");
+    REFUSED(mp_tagged_recv(tagged, &value, 4, -2, 0, TIMEOUT, NULL), MP_ERR_ARGUMENT, "from");
+    REFUSED(mp_tagged_recv(tagged, &value, 4, 0, 0, -1.0, NULL), MP_ERR_ARGUMENT, "timeout");
+    REFUSED(mp_tagged_irecv(tagged, NULL, 4, 0, 0, &request), MP_ERR_ARGUMENT, "memory");
     REQUIRE(request == NULL);
-    FAILS(mp_request_wait(NULL, TIMEOUT, NULL), MP_ERR_ARGUMENT, "request");
-    FAILS(mp_request_wait_any(NULL, 1, TIMEOUT, NULL, NULL), MP_ERR_ARGUMENT, "which");
+    REFUSED(mp_request_wait(NULL, TIMEOUT, NULL), MP_ERR_ARGUMENT, "request");
+    REFUSED(mp_request_wait_any(NULL, 1, TIMEOUT, NULL, NULL), MP_ERR_ARGUMENT, "which");
 }
 
 static void *rank(void *argument) {
