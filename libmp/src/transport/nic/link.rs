@@ -113,13 +113,13 @@ impl Post<'_> {
 }
 
 impl Link {
-    /// A link whose queues `device` reaches, with memory of `pieces`, that will be connected over `wire`. `patience` is how long the
-    /// peer may be silent.
+    /// A link whose queues `device` reaches, with memory of `pieces`, that will be connected over `wire`, or the one that the NIC
+    /// chooses. `patience` is how long the peer may be silent.
     pub fn new(
         (nic, pieces): (&dyn Nic, &Pieces),
         device: &Device,
         what: Use,
-        wire: WireKind,
+        wire: impl Into<Option<WireKind>>,
         patience: Duration,
     ) -> Result<Link> {
         let options = QueuePairOptions {
@@ -136,7 +136,7 @@ impl Link {
                 _ => Posters::All,
             },
             transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
-            wire: Some(wire),
+            wire: wire.into(),
             ..QueuePairOptions::default()
         };
         let memory = pieces.cut(device, Space::Pinned, MEMORY)?;
@@ -160,10 +160,13 @@ impl Link {
     }
 
     /// Connects it with the peer's, which does the same.
-    pub fn connect(&self, peer: &LinkAddress, wire: WireKind) -> Result<()> {
+    pub fn connect(&self, peer: &LinkAddress, wire: impl Into<Option<WireKind>>) -> Result<()> {
         // It is connected once.
         let _ = self.counter.set(peer.counter);
-        self.queue.connect_over(&peer.queue, wire)
+        match wire.into() {
+            Some(wire) => self.queue.connect_over(&peer.queue, wire),
+            None => self.queue.connect(&peer.queue),
+        }
     }
 
     /// The word that counts flushes.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::nic::{Access, MemoryRegion, WireKind};
+use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::Syndrome;
 use gdsync::{Buffer, Deadline, Device, Space, Stream};
 use mp_kernels::{Context, REPLY_BYTES};
@@ -325,19 +325,14 @@ impl Plane {
         if let Some(links) = own.kernels.iter().find(|it| it.owner == owner) {
             return Ok(links.clone());
         }
-        let wires = &nic.nic.capabilities().wires;
-        let wire = if wires.contains(&WireKind::SharedMemory) {
-            WireKind::SharedMemory
-        } else {
-            WireKind::Rdma
-        };
         let made = self.links_of_kernels(nic, owner, device, 1, op, |owner| {
             let from = (&*nic.nic, &*self.pieces);
-            let end = |device, what| Link::new(from, device, what, wire, nic.patience);
+            // Within one NIC, which chooses the wire: the way to no other rank.
+            let end = |device, what| Link::new(from, device, what, None, nic.patience);
             let both = || -> gdsync::nic::Result<(Link, Link)> {
                 let both = (end(device, Use::Kernels)?, end(&Device::Host, Use::Answer)?);
-                both.0.connect(&both.1.address(), wire)?;
-                both.1.connect(&both.0.address(), wire)?;
+                both.0.connect(&both.1.address(), None)?;
+                both.1.connect(&both.0.address(), None)?;
                 Ok(both)
             };
             let (link, answer) = both().map_err(refused(op))?;
