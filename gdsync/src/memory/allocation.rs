@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 
 use super::shared::SharedSegment;
 use super::space::Space;
-use crate::cuda::device::CudaDevice;
 use crate::cuda::driver::cu;
 use crate::cuda::graveyard::Grave;
 use crate::device::Device;
@@ -120,10 +119,7 @@ impl Allocation {
         len: usize,
     ) -> Result<Allocation> {
         let host = segment.address();
-        let remote = match device {
-            Device::Host => host.as_ptr() as u64,
-            Device::Cuda(cuda) => register(cuda, host, segment.len(), 0)?,
-        };
+        let remote = register(device, host, segment.len(), 0)?;
         Ok(Allocation::raw(device, space, len, Some(host), Some(remote), Backing::Segment(segment)))
     }
 
@@ -137,18 +133,8 @@ impl Allocation {
         len: usize,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Allocation> {
-        let remote = match device {
-            Device::Host => host.as_ptr() as u64,
-            Device::Cuda(cuda) => register(cuda, host, len, 0)?,
-        };
-        Ok(Allocation::raw(
-            device,
-            Space::Pinned,
-            len,
-            Some(host),
-            Some(remote),
-            Backing::User(owner),
-        ))
+        let (host, remote) = (Some(host), Some(register(device, host, len, 0)?));
+        Ok(Allocation::raw(device, Space::Pinned, len, host, remote, Backing::User(owner)))
     }
 
     /// Registers of another device, mapped into this process.
@@ -162,10 +148,7 @@ impl Allocation {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Allocation> {
         use cudarc::driver::sys::CU_MEMHOSTREGISTER_IOMEMORY;
-        let remote = match device {
-            Device::Host => host.as_ptr() as u64,
-            Device::Cuda(cuda) => register(cuda, host, len, CU_MEMHOSTREGISTER_IOMEMORY)?,
-        };
+        let remote = register(device, host, len, CU_MEMHOSTREGISTER_IOMEMORY)?;
         let (host, remote) = (Some(host), Some(remote));
         Ok(Allocation::raw(device, Space::Pinned, len, host, remote, Backing::User(owner)))
     }
@@ -176,9 +159,10 @@ impl Allocation {
     }
 }
 
-/// Makes host memory reachable for the GPU; returns the GPU's address of it. `kind` adds flags to the usual ones.
-fn register(cuda: &CudaDevice, host: NonNull<u8>, len: usize, kind: u32) -> Result<u64> {
+/// Makes host memory reachable for a device, if that is a GPU; returns the device's address of it. `kind` adds flags to the usual ones.
+fn register(device: &Device, host: NonNull<u8>, len: usize, kind: u32) -> Result<u64> {
     use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE};
+    let Device::Cuda(cuda) = device else { return Ok(host.as_ptr() as u64) };
     cuda.bind()?;
     let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | kind;
     // SAFETY: the caller owns `len` bytes at `host`; unregistered before they are released.
