@@ -7,6 +7,8 @@ mod soft;
 mod text;
 mod verbs;
 
+use std::time::{Duration, Instant};
+
 use gdsync::verbs::PortChoice;
 use serde::Serialize;
 
@@ -118,6 +120,25 @@ impl Provider {
         };
         self.steps.push(Step { what: what.into(), expected: expected.into(), got, error });
         value
+    }
+
+    /// Has a request carried out, which says how long that took and what the peer's first word and the local second one are then.
+    fn request<E: std::fmt::Display>(
+        &mut self,
+        what: &str,
+        expected: [u64; 2],
+        request: impl FnOnce(Instant) -> Result<(Duration, [u64; 2]), E>,
+    ) {
+        let attempt = || match request(Instant::now()).map_err(|error| error.to_string())? {
+            (took, found) if found == expected => Ok(took),
+            (_, found) => {
+                Err(format!("completed, but memory holds {found:?}, expected {expected:?}"))
+            }
+        };
+        let [there, here] = expected;
+        self.expect(what, &format!("{there} there and {here} here"), attempt, |took| {
+            format!("complete in {:.1} µs", took.as_secs_f64() * 1e6)
+        });
     }
 }
 

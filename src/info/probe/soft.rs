@@ -134,23 +134,11 @@ impl Ends {
         expected: [u64; 2],
         operation: Operation<'_>,
     ) {
-        let began = Instant::now();
-        provider.expect(
-            what,
-            &format!("{} there and {} here", expected[0], expected[1]),
-            || {
-                let position = self.left.post(&signaled(operation)).map_err(|e| e.to_string())?;
-                self.left.wait(position, soon()).map_err(|e| e.to_string())?;
-                let took = began.elapsed();
-                let found = self.words().map_err(|e| e.to_string())?;
-                if found == expected {
-                    Ok(took)
-                } else {
-                    Err(format!("completed, but memory holds {found:?}, expected {expected:?}"))
-                }
-            },
-            |took| format!("complete in {:.1} µs", took.as_secs_f64() * 1e6),
-        );
+        provider.request(what, expected, |began| {
+            let position = self.left.post(&signaled(operation))?;
+            self.left.wait(position, soon())?;
+            Ok::<_, Error>((began.elapsed(), self.words()?))
+        });
     }
 
     fn words(&self) -> gdsync::Result<[u64; 2]> {

@@ -1,7 +1,7 @@
 //! Verbs devices: two queue pairs of one device connected to each other, every operation, through libibverbs.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Error, Result};
 use gdsync::verbs::{
@@ -124,26 +124,13 @@ impl Ends {
         expected: [u64; 2],
         request: SendOperation<'_>,
     ) {
-        let began = Instant::now();
-        provider.expect(
-            what,
-            &format!("{} there and {} here", expected[0], expected[1]),
-            || {
-                let attempt = || -> Result<_> {
-                    self.left.post(&SendRequest::new(1, request))?;
-                    let completion = self.left_done.wait(soon())?;
-                    Ok((completion, began.elapsed(), self.words()?))
-                };
-                let (completion, took, found) = attempt().map_err(|error| error.to_string())?;
-                completion.outcome.map_err(|failure| failure.to_string())?;
-                if found == expected {
-                    Ok(took)
-                } else {
-                    Err(format!("completed, but memory holds {found:?}, expected {expected:?}"))
-                }
-            },
-            |took| format!("complete in {:.1} µs", took.as_secs_f64() * 1e6),
-        );
+        provider.request(what, expected, |began| -> Result<_> {
+            self.left.post(&SendRequest::new(1, request))?;
+            let completion = self.left_done.wait(soon())?;
+            let done = (began.elapsed(), self.words()?);
+            completion.outcome?;
+            Ok(done)
+        });
     }
 
     fn words(&self) -> gdsync::Result<[u64; 2]> {
