@@ -114,14 +114,30 @@ impl BoxView {
     }
 }
 
-/// An operator whose values at some cells need nothing from those before.
-pub(crate) trait Cells {
+/// An operator that reads one cell on either side, and whose values at some cells need nothing from those before.
+pub trait Cells: Copy {
     /// The divergence term of the cells from offset `at` on; `centre` are they and `low` those one
     /// before. (Loading `low` in a pass in place would wait for the store of the cells before.)
     ///
     /// # Safety
     /// As of [`Stencil::rows`]; the cells lie in a row of the tile.
     unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize, centre: V, low: V) -> V;
+}
+
+impl<C: Cells> Stencil for C {
+    const RADIUS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn rows<V: Lanes>(
+        self,
+        view: &BoxView,
+        tile: &Tile,
+        _scratch: &mut [f64],
+        finish: impl Finish,
+    ) {
+        // SAFETY: by the caller's promise.
+        unsafe { each_row::<V, Self>(view, tile, finish) }
+    }
 }
 
 /// [`Stencil::rows`] of such an operator.

@@ -1,7 +1,7 @@
 //! Constant-coefficient 27-point operator (point-centred, fourth order on smooth data with a matching
 //! right-hand side). Section 13 of the HPGMG-FV description.
 
-use super::{BoxView, Finish, Stencil, Tile, each_row};
+use super::{BoxView, Cells};
 use crate::lanes::Lanes;
 
 /// The operator.
@@ -13,7 +13,7 @@ const FACE: f64 = 14.0 / 30.0;
 const EDGE: f64 = 3.0 / 30.0;
 const CORNER: f64 = 1.0 / 30.0;
 
-impl super::Cells for P27 {
+impl Cells for P27 {
     #[inline(always)]
     unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize, _centre: V, _low: V) -> V {
         let (pitch, plane) = (view.geometry.pitch, view.geometry.plane);
@@ -37,21 +37,5 @@ impl super::Cells for P27 {
                     + V::splat(FACE) * face
                     + V::splat(CENTRE) * e[1])
         }
-    }
-}
-
-impl Stencil for P27 {
-    const RADIUS: usize = 1;
-
-    #[inline(always)]
-    unsafe fn rows<V: Lanes>(
-        self,
-        view: &BoxView,
-        tile: &Tile,
-        _scratch: &mut [f64],
-        finish: impl Finish,
-    ) {
-        // SAFETY: by the caller's promise.
-        unsafe { each_row::<V, Self>(view, tile, finish) }
     }
 }

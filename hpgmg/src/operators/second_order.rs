@@ -1,14 +1,14 @@
 //! Second-order variable-coefficient operator, 7 cells: `fv2` and `7pt` (they differ in the problem,
 //! the boundary rule and the transfers, not in the stencil).
 
-use super::{BoxView, Finish, Stencil, Tile, each_row};
+use super::{BoxView, Cells};
 use crate::lanes::Lanes;
 
 /// The operator.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondOrder;
 
-impl super::Cells for SecondOrder {
+impl Cells for SecondOrder {
     #[inline(always)]
     unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize, centre: V, low_i: V) -> V {
         let (pitch, plane) = (view.geometry.pitch, view.geometry.plane);
@@ -31,21 +31,5 @@ impl super::Cells for SecondOrder {
                     + high(beta_k, plane)
                     + low(beta_k, plane))
         }
-    }
-}
-
-impl Stencil for SecondOrder {
-    const RADIUS: usize = 1;
-
-    #[inline(always)]
-    unsafe fn rows<V: Lanes>(
-        self,
-        view: &BoxView,
-        tile: &Tile,
-        _scratch: &mut [f64],
-        finish: impl Finish,
-    ) {
-        // SAFETY: by the caller's promise.
-        unsafe { each_row::<V, Self>(view, tile, finish) }
     }
 }
