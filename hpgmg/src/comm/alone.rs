@@ -1,5 +1,7 @@
 //! A rank that is alone: it has nobody to send to, waits for nobody, and a reduction leaves its values as they are.
 
+use gdsync::Device;
+
 use super::{Comm, CommError, Exchange, Group, Message};
 
 /// The only rank of a run, or a rank as far as it solves by itself.
@@ -29,7 +31,12 @@ impl Comm for Alone {
         "alone"
     }
 
-    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
+    fn prepare_for(
+        &self,
+        _: &Device,
+        tag: i32,
+        messages: &[Message],
+    ) -> Result<Box<dyn Exchange>, CommError> {
         match messages.first() {
             Some(&Message { peer, .. }) => Err(CommError::Alone { peer, tag }),
             None => Ok(Box::new(Alone)),

@@ -119,10 +119,6 @@ impl Comm for LibmpComm {
         self.gpu.as_deref()
     }
 
-    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
-        self.prepare_for(&Device::Host, tag, messages)
-    }
-
     fn prepare_for(
         &self,
         device: &Device,

@@ -169,7 +169,9 @@ pub trait Comm {
     ///
     /// # Errors
     /// [`CommError`] when the library refuses.
-    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError>;
+    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
+        self.prepare_for(&Device::Host, tag, messages)
+    }
     /// As [`prepare`](Self::prepare), with buffers that the copy engines of `device` reach, where the library has such:
     /// see [`Exchange::buffers`].
     ///
@@ -177,12 +179,10 @@ pub trait Comm {
     /// As [`prepare`](Self::prepare); when there is no such memory.
     fn prepare_for(
         &self,
-        _device: &Device,
+        device: &Device,
         tag: i32,
         messages: &[Message],
-    ) -> Result<Box<dyn Exchange>, CommError> {
-        self.prepare(tag, messages)
-    }
+    ) -> Result<Box<dyn Exchange>, CommError>;
     /// The group of `members` (increasing); every rank of the communicator calls it in the same order and
     /// non-members get `None`.
     ///

@@ -99,10 +99,6 @@ impl Comm for MpiComm {
         "mpi"
     }
 
-    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
-        self.prepare_for(&Device::Host, tag, messages)
-    }
-
     fn prepare_for(
         &self,
         device: &Device,
