@@ -1,24 +1,27 @@
-// NVSHMEM as a peer of `mp-perf compare`: one of two processes that measure what they are told, a line at a time. It is
-// no benchmark of its own: mp-perf starts both, says which measurement is next, and puts it between its own, so that all
-// players see the same machine. Built by tools/build-nvshmem-peer.
+// NVSHMEM as a peer of `mp-perf compare`: one of PES processes, each on its own GPU, that measure what they are told, a line
+// at a time. It is no benchmark of its own: mp-perf starts all, says which measurement is next, and puts it between its own, so
+// that all players see the same machine. Built by tools/build-nvshmem-peer.
 //
-//   nvshmem-peer PE GPU          PE 0 prints "id HEX"; PE 1 reads that line; both print "ready VERSION"
+//   nvshmem-peer PE PES GPU      PE 0 prints "id HEX"; the others read that line; all print "ready VERSION"
+//
+// Of all PEs:
+//   barrier_kernel 0 ROUNDS 1    nvshmem_barrier_all by one thread; µs
+//   barrier_stream 0 ROUNDS 0    nvshmemx_barrier_all_on_stream; µs
+//   reduce_kernel SIZE ROUNDS THREADS   nvshmemx_double_sum_reduce_block, SIZE bytes; µs
+//   reduce SIZE ROUNDS 0, gather, all_to_all   on a stream, SIZE bytes of result; µs
+//
+// Between two PEs, and refused where there are more:
 //   p 8 ROUNDS 1                 one thread: nvshmem_uint64_p, nvshmem_uint64_wait_until; µs one way
 //   put SIZE ROUNDS THREADS      one block: nvshmemx_putmem_signal_block, nvshmem_signal_wait_until; µs one way
 //   stream SIZE ROUNDS 0         putmem_signal_on_stream, signal_wait_until_on_stream; µs one way, then µs of the CPU a round
-//   barrier_kernel 0 ROUNDS 1    nvshmem_barrier_all by one thread; µs
-//   barrier_stream 0 ROUNDS 0    nvshmemx_barrier_all_on_stream; µs
 //   exchange SIZE ROUNDS BLOCKS  both put and signal at once, then wait, each block its share; µs
 //   bandwidth SIZE ROUNDS BLOCKS nvshmemx_putmem_nbi_block of 1024 threads from PE 0 to PE 1, then quiet; GB/s
 //   get SIZE ROUNDS THREADS      PE 0: nvshmemx_getmem_block by one block; µs
 //   fetch_add 8 ROUNDS 1         PE 0: nvshmem_uint64_atomic_fetch_add by one thread; µs
 //   words THREADS ROUNDS BLOCKS  PE 0: nvshmem_uint64_p by every thread, each to its own word, then quiet; millions a second
-//   reduce_kernel SIZE ROUNDS THREADS   nvshmemx_double_sum_reduce_block, SIZE bytes; µs
-//   reduce SIZE ROUNDS 0, gather, all_to_all   on a stream, SIZE bytes of result; µs
-//
 //   stencil COLUMNS TURNS RANKS LINES LEVELS   `dcuda stencil` by one kernel; seconds, and the sum of this PE's result
 //
-// Each is answered with "ok NUMBER…" (PE 1: zeros, but for the stencil) or "error TEXT". The end of the input ends the process.
+// Each is answered with "ok NUMBER…" (PEs but 0: zeros, but for the stencil) or "error TEXT". The end of the input ends the process.
 
 #include <chrono>
 #include <cstdint>
@@ -54,9 +57,9 @@ void check(cudaError_t code, const char *what) {
     if (code != cudaSuccess) fail(std::string(what) + ": " + cudaGetErrorString(code));
 }
 
-// What the two processes have: a place to land, a source, signals, a counter; and the time a kernel took.
+// What each process has: a place to land, a source, signals, a counter; and the time a kernel took.
 struct State {
-    int pe;
+    int pe, pes;
     char *landing, *source;
     uint64_t *signal;
     uint64_t *time;
@@ -264,14 +267,15 @@ double words(State &state, int threads, int rounds, int blocks) {
 void collectives(State &state, const std::string &what, size_t size, int rounds, double answer[2]) {
     auto *to = reinterpret_cast<double *>(state.landing);
     auto *from = reinterpret_cast<const double *>(state.source);
-    size_t count = size / sizeof(double), half = count < 2 ? 1 : count / 2;
+    // Of a gathered or exchanged result a share is each PE's: a word at least.
+    size_t count = size / sizeof(double), pes = size_t(state.pes), share = count < pes ? 1 : count / pes;
     nvshmem_barrier_all();
     auto begin = std::chrono::steady_clock::now();
     for (int round = 0; round < rounds; round++) {
         int code;
         if (what == "reduce") code = nvshmemx_double_sum_reduce_on_stream(NVSHMEM_TEAM_WORLD, to, from, count, state.stream);
-        else if (what == "gather") code = nvshmemx_double_fcollect_on_stream(NVSHMEM_TEAM_WORLD, to, from, half, state.stream);
-        else code = nvshmemx_double_alltoall_on_stream(NVSHMEM_TEAM_WORLD, to, from, half, state.stream);
+        else if (what == "gather") code = nvshmemx_double_fcollect_on_stream(NVSHMEM_TEAM_WORLD, to, from, share, state.stream);
+        else code = nvshmemx_double_alltoall_on_stream(NVSHMEM_TEAM_WORLD, to, from, share, state.stream);
         if (code != 0) fail(what + " on a stream returned " + std::to_string(code));
     }
     answer[1] = seconds_since(begin) * 1e6 / rounds;
@@ -285,8 +289,14 @@ void launch(const void *kernel, int blocks, int threads, void **arguments, State
     if (code != 0) fail("nvshmemx_collective_launch returned " + std::to_string(code));
 }
 
+void only_two(const State &state, const std::string &what) {
+    if (state.pes != 2) fail(what + " is between 2 PEs, there are " + std::to_string(state.pes));
+}
+
 void measure(State &state, const std::string &what, size_t size, int rounds, int width) {
     double answer[2] = {0, 0};
+    for (const char *one : {"p", "put", "stream", "exchange", "bandwidth", "get", "fetch_add", "words"})
+        if (what == one) only_two(state, what);
     nvshmem_barrier_all();
     if (what == "p") {
         void *arguments[] = {&state.signal, &state.base, &rounds, &state.pe, &state.time};
@@ -398,21 +408,26 @@ nvshmemx_uniqueid_t identification(int pe) {
 } // namespace
 
 int main(int count, char **arguments) {
-    if (count != 3) fail("usage: nvshmem-peer PE GPU");
+    if (count != 4) fail("usage: nvshmem-peer PE PES GPU");
     State state{};
     state.pe = std::atoi(arguments[1]);
-    check(cudaSetDevice(std::atoi(arguments[2])), "choosing the GPU");
+    state.pes = std::atoi(arguments[2]);
+    if (state.pes < 2 || state.pe < 0 || state.pe >= state.pes)
+        fail("PE " + std::to_string(state.pe) + " of " + std::to_string(state.pes) + ": expected 2 PEs or more, numbered from 0");
+    check(cudaSetDevice(std::atoi(arguments[3])), "choosing the GPU");
     nvshmemx_uniqueid_t id = identification(state.pe);
     nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
-    if (nvshmemx_set_attr_uniqueid_args(state.pe, 2, &id, &attributes) != 0) fail("nvshmemx_set_attr_uniqueid_args failed");
+    if (nvshmemx_set_attr_uniqueid_args(state.pe, state.pes, &id, &attributes) != 0) fail("nvshmemx_set_attr_uniqueid_args failed");
     if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes) != 0) fail("nvshmemx_init_attr failed");
-    if (nvshmem_n_pes() != 2) fail("this needs 2 PEs, there are " + std::to_string(nvshmem_n_pes()));
+    if (nvshmem_n_pes() != state.pes)
+        fail("expected " + std::to_string(state.pes) + " PEs, there are " + std::to_string(nvshmem_n_pes()));
     state.landing = static_cast<char *>(nvshmem_malloc(heap_bytes));
     state.source = static_cast<char *>(nvshmem_malloc(heap_bytes));
     state.signal = static_cast<uint64_t *>(nvshmem_calloc(16 * most_blocks, sizeof(uint64_t)));
     state.counter = static_cast<uint64_t *>(nvshmem_calloc(1, sizeof(uint64_t)));
     if (!state.landing || !state.source || !state.signal || !state.counter) fail("no room in the symmetric heap");
-    if (nvshmem_ptr(state.landing, 1 - state.pe) == nullptr) fail("the two GPUs cannot reach each other's memory");
+    for (int pe = 0; pe < state.pes; pe++)
+        if (nvshmem_ptr(state.landing, pe) == nullptr) fail("this GPU cannot reach the memory of PE " + std::to_string(pe));
     check(cudaMemset(state.source, 7, heap_bytes), "filling the source");
     check(cudaMalloc(&state.time, 2 * most_stamps * sizeof(uint64_t)), "allocating");
     check(cudaStreamCreateWithFlags(&state.stream, cudaStreamNonBlocking), "creating a stream");
@@ -427,6 +442,7 @@ int main(int count, char **arguments) {
     int rounds, width;
     while (std::scanf("%31s %llu %d %d", what, &size, &rounds, &width) == 4) {
         if (std::strcmp(what, "stencil") == 0) {
+            only_two(state, what);
             unsigned long long lines, levels;
             if (std::scanf("%llu %llu", &lines, &levels) != 2) fail("a stencil without lines or levels");
             if (size < 1 || rounds < 0 || width < 1 || lines < 1 || levels < 1) fail("a number of the stencil is out of range");

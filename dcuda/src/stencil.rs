@@ -151,12 +151,12 @@ impl Domain<'_> {
         if self.machine.number() != 0 {
             return Ok(None);
         }
-        let mut pair = nvshmem::Pair::start(gpus).context("NVSHMEM is absent")?;
-        let form = format!("{}, puts and signals", pair.version());
+        let mut processes = nvshmem::Processes::start(&gpus).context("NVSHMEM is absent")?;
+        let form = format!("{}, puts and signals", processes.version());
         let (columns, lines, levels) = (self.sizes.columns, self.sizes.lines, self.sizes.levels);
         let mut run = |turns: u64| -> Result<(f64, [u64; 2])> {
             let line = format!("stencil {columns} {turns} {} {lines} {levels}", self.args.ranks);
-            let answers = pair.ask(&line)?;
+            let answers = processes.ask(&line)?;
             let mut seconds = 0.0_f64;
             let mut sums = [0; 2];
             for (answer, sum) in answers.iter().zip(&mut sums) {
@@ -184,7 +184,7 @@ impl Domain<'_> {
                 Line::new("stencil", &form, size.into(), self.machine, Unit::Milliseconds, spread)
             }
         };
-        pair.finish()?;
+        processes.finish()?;
         Ok(Some(line))
     }
 

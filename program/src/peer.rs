@@ -165,24 +165,23 @@ impl Program {
         }
     }
 
-    /// What both programs answer, as [`Program::answer`]. One that fails is heard although the other waits for it.
+    /// What each of the programs answers, as [`Program::answer`]. One that fails is heard although the others wait for it.
     ///
     /// # Errors
     /// As [`Program::answer`], of the one that failed first.
-    pub fn answers(pair: &mut [Program; 2], word: &str, deadline: Instant) -> Result<[String; 2]> {
-        let mut answers = [None, None];
+    pub fn answers(all: &mut [Program], word: &str, deadline: Instant) -> Result<Vec<String>> {
+        let mut answers = vec![None; all.len()];
         loop {
-            for (program, answer) in pair.iter_mut().zip(&mut answers) {
+            for (program, answer) in all.iter_mut().zip(&mut answers) {
                 if answer.is_none() {
                     *answer = program.hear(word, Duration::from_millis(2))?;
                 }
             }
-            if let [Some(first), Some(second)] = &mut answers {
-                return Ok([std::mem::take(first), std::mem::take(second)]);
-            }
+            let Some(late) = answers.iter().position(Option::is_none) else {
+                return Ok(answers.into_iter().flatten().collect());
+            };
             if Instant::now() >= deadline {
-                let late = usize::from(answers[0].is_some());
-                return Err(pair[late].silent(word));
+                return Err(all[late].silent(word));
             }
         }
     }

@@ -13,30 +13,30 @@ use super::{
 use crate::perf::Rank;
 use crate::result::Role;
 
-/// The two processes, where rank 0 is; the version alone elsewhere.
+/// The processes, where rank 0 is; the version alone elsewhere.
 pub struct Nvshmem {
     version: String,
-    pair: Option<Mutex<Pair>>,
+    processes: Option<Mutex<Processes>>,
 }
 
-/// The two processes, or why they are no more.
-type Pair = Result<nvshmem::Pair, String>;
+/// The processes, or why they are no more.
+type Processes = Result<nvshmem::Processes, String>;
 
 impl Nvshmem {
-    /// Starts the processes. Collective; both ranks succeed or both give the reason why not.
+    /// Starts the processes. Collective; all ranks succeed or all give the reason why not.
     ///
     /// # Errors
-    /// The program or the library is not here, both ranks are on one GPU, or NVSHMEM fails.
+    /// The program or the library is not here, two ranks are on one GPU, or NVSHMEM fails.
     pub fn start(rank: &Rank) -> Result<Nvshmem> {
         let cuda = rank.device.as_cuda().context("no GPU")?;
         let gpus = rank.world.all_gather(&cuda.ordinal().to_le_bytes())?;
-        let gpu = |rank: usize| -> Result<u32> {
-            Ok(u32::from_le_bytes(gpus[rank].as_slice().try_into().context("no ordinal")?))
+        let ordinal = |said: &Vec<u8>| -> Result<u32> {
+            Ok(u32::from_le_bytes(said.as_slice().try_into().context("no ordinal")?))
         };
-        let gpus = [gpu(0)?, gpu(1)?];
-        let started = rank.leads().then(|| nvshmem::Pair::start(gpus));
+        let gpus = gpus.iter().map(ordinal).collect::<Result<Vec<u32>>>()?;
+        let started = rank.leads().then(|| nvshmem::Processes::start(&gpus));
         let mine = match &started {
-            Some(Ok(pair)) => format!("+{}", pair.version()),
+            Some(Ok(processes)) => format!("+{}", processes.version()),
             Some(Err(error)) => format!("-{error:#}"),
             None => String::new(),
         };
@@ -45,8 +45,8 @@ impl Nvshmem {
         let Some(version) = said.strip_prefix('+') else {
             bail!("{}", said.trim_start_matches('-'))
         };
-        let pair = started.transpose()?.map(|pair| Mutex::new(Ok(pair)));
-        Ok(Nvshmem { version: version.to_owned(), pair })
+        let processes = started.transpose()?.map(|processes| Mutex::new(Ok(processes)));
+        Ok(Nvshmem { version: version.to_owned(), processes })
     }
 
     /// As it calls itself.
@@ -136,21 +136,23 @@ impl Nvshmem {
     /// # Errors
     /// One of them fails at its end.
     pub fn finish(self) -> Result<()> {
-        let pair = self.pair.map(|pair| pair.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let Some(Ok(pair)) = pair else { return Ok(()) };
-        pair.finish()
+        let Some(processes) = self.processes else { return Ok(()) };
+        // Those that have failed have ended.
+        let processes = processes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        processes.map_or(Ok(()), nvshmem::Processes::finish)
     }
 }
 
-/// A measurement by both processes: what the first one answers.
-fn measured(pair: &mut Pair, command: &str) -> Result<Sample> {
-    let processes = pair.as_mut().map_err(|reason| anyhow!("{reason}"))?;
-    let sample = ask(processes, command).with_context(|| command.to_owned());
-    sample.inspect_err(|error| *pair = Err(format!("{error:#}")))
+/// A measurement by all processes: what the first one answers.
+fn measured(processes: &mut Processes, command: &str) -> Result<Sample> {
+    let here = processes.as_mut().map_err(|reason| anyhow!("{reason}"))?;
+    let sample = ask(here, command).with_context(|| command.to_owned());
+    sample.inspect_err(|error| *processes = Err(format!("{error:#}")))
 }
 
-fn ask(pair: &mut nvshmem::Pair, command: &str) -> Result<Sample> {
-    let [answer, _] = pair.ask(command)?;
+fn ask(processes: &mut nvshmem::Processes, command: &str) -> Result<Sample> {
+    let answers = processes.ask(command)?;
+    let answer = answers.first().context("no process to ask")?;
     let numbers: Vec<f64> =
         answer.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let &[value, cpu] = numbers.as_slice() else { bail!("nvshmem-peer answered {answer:?}") };
@@ -218,8 +220,8 @@ impl Player for NvshmemPlayer<'_> {
     }
 
     fn prepare(&mut self, _: &Rank, x: u64) -> Result<bool> {
-        if let Some(pair) = &self.nvshmem.pair
-            && let Err(reason) = &*pair.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(processes) = &self.nvshmem.processes
+            && let Err(reason) = &*processes.lock().unwrap_or_else(PoisonError::into_inner)
         {
             bail!("{reason}");
         }
@@ -233,8 +235,8 @@ impl Player for NvshmemPlayer<'_> {
     }
 
     fn sample(&mut self, _: &Rank) -> Result<Sample> {
-        let Some(pair) = &self.nvshmem.pair else { return Ok(Sample::of(0.0)) };
-        measured(&mut pair.lock().unwrap_or_else(PoisonError::into_inner), &self.command())
+        let Some(processes) = &self.nvshmem.processes else { return Ok(Sample::of(0.0)) };
+        measured(&mut processes.lock().unwrap_or_else(PoisonError::into_inner), &self.command())
     }
 }
 
@@ -253,41 +255,54 @@ while read -r what size rounds width; do
   case $what in put) echo "ok $size 0";; stream) echo "ok 7 3";; *) echo "error no $what"; exit 1;; esac
 done"#;
 
-    fn pair(body: &str) -> (tempfile::TempDir, Pair) {
+    fn started(body: &str, gpus: &[u32]) -> (tempfile::TempDir, Processes) {
         let folder = tempfile::tempdir().unwrap();
         let program = stand_in(folder.path(), "nvshmem-peer", body);
-        let pair = nvshmem::Pair::of(&program, [0, 1], OsStr::new("")).unwrap();
-        (folder, Ok(pair))
+        let processes = nvshmem::Processes::of(&program, gpus, OsStr::new("")).unwrap();
+        (folder, Ok(processes))
+    }
+
+    fn ended(processes: Processes) {
+        let processes = Some(Mutex::new(processes));
+        Nvshmem { version: String::new(), processes }.finish().unwrap();
     }
 
     #[test]
-    fn measurements_are_what_the_first_process_answers() {
-        let (_folder, mut pair) = pair(PEER);
-        let sample = measured(&mut pair, "put 64 10 32").unwrap();
-        assert_eq!((sample.value, sample.cpu), (64.0, None));
-        let sample = measured(&mut pair, "stream 64 10 0").unwrap();
-        assert_eq!((sample.value, sample.cpu), (7.0, Some(3.0)));
-        Nvshmem { version: String::new(), pair: Some(Mutex::new(pair)) }.finish().unwrap();
+    fn measurements_are_what_the_first_of_two_to_four_processes_answers() {
+        for gpus in [&[0, 1][..], &[0, 1, 2], &[0, 1, 2, 3]] {
+            // The others have zeros to say.
+            let body = PEER.replace("read -r what", r#"[ "$1" = 0 ] || ZERO=0; read -r what"#);
+            let body = body.replace("ok $size 0", "ok ${ZERO:-$size} 0");
+            let (_folder, mut processes) = started(&body, gpus);
+            let sample = measured(&mut processes, "put 64 10 32").unwrap();
+            assert_eq!((sample.value, sample.cpu), (64.0, None));
+            let sample = measured(&mut processes, "stream 64 10 0").unwrap();
+            assert_eq!((sample.value, sample.cpu), (7.0, Some(3.0)));
+            ended(processes);
+        }
     }
 
     #[test]
     fn a_process_that_fails_on_the_way_is_asked_no_more_and_the_reason_stays() {
-        let (_folder, mut pair) = pair(PEER);
-        assert_eq!(measured(&mut pair, "put 8 10 32").unwrap().value, 8.0);
-        let error = format!("{:#}", measured(&mut pair, "reduce 8 10 32").unwrap_err());
-        assert!(
-            error.starts_with("reduce 8 10 32: nvshmem-peer ") && error.ends_with(": no reduce")
-        );
-        assert_eq!(measured(&mut pair, "put 8 10 32").unwrap_err().to_string(), error);
-        Nvshmem { version: String::new(), pair: Some(Mutex::new(pair)) }.finish().unwrap();
+        for gpus in [&[0, 1][..], &[0, 1, 2, 3]] {
+            let (_folder, mut processes) = started(PEER, gpus);
+            assert_eq!(measured(&mut processes, "put 8 10 32").unwrap().value, 8.0);
+            let error = format!("{:#}", measured(&mut processes, "reduce 8 10 32").unwrap_err());
+            assert!(
+                error.starts_with("reduce 8 10 32: nvshmem-peer ")
+                    && error.ends_with(": no reduce")
+            );
+            assert_eq!(measured(&mut processes, "put 8 10 32").unwrap_err().to_string(), error);
+            ended(processes);
+        }
     }
 
     #[test]
     fn numbers_that_are_none_are_refused() {
         for answer in ["ok fast 0", "ok 1", "ok 0 0", "ok inf 0", "ok nan 0", "ok 1 2 3"] {
             let body = PEER.replace("ok $size 0", answer);
-            let (_folder, mut pair) = pair(&body);
-            let error = format!("{:#}", measured(&mut pair, "put 8 1 1").unwrap_err());
+            let (_folder, mut processes) = started(&body, &[0, 1]);
+            let error = format!("{:#}", measured(&mut processes, "put 8 1 1").unwrap_err());
             assert!(error.starts_with("put 8 1 1: nvshmem-peer "), "{answer}: {error}");
         }
     }
