@@ -42,25 +42,41 @@ int MPI_Init(void) {
 int MPI_Get_library_version(char *text, int *length) { strcpy(text, "Fake MPI 1.0, nowhere"); *length = 12; return 0; }
 "#;
 
-/// Starts two ranks, and ends when both have ended or one has failed.
+/// Starts as many ranks as it is told, and ends when all have ended or the first has failed.
 const MPIRUN: &str = r#"#!/bin/sh
+[ "$1" = -n ] || exit 2
+size=$2
 while case "$1" in /*) false;; esac; do shift; done
-export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 OMPI_COMM_WORLD_SIZE=2
+export WORLD_SIZE=$size MASTER_ADDR=127.0.0.1 OMPI_COMM_WORLD_SIZE=$size
 RANK=0 "$@" & first=$!
-RANK=1 "$@" & second=$!
+others=
+for rank in $(seq 1 $((size - 1))); do RANK=$rank "$@" & others="$others $!"; done
 wait $first; status=$?
-if [ $status != 0 ]; then kill -9 $second 2>/dev/null; exit $status; fi
-wait $second
+if [ $status != 0 ]; then kill -9 $others 2>/dev/null; exit $status; fi
+for other in $others; do wait $other || exit; done
 "#;
 
 /// One measurement at a time: two ranks of each of two poll on as many cores in turns of the kernel, for a hundred times as long.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A run with these programs in front of `PATH` and these variables.
+/// A run on the host with these programs in front of `PATH` and these variables, which ends well.
 fn compare(programs: &[(&str, &str)], variables: &[(&str, &str)]) -> (Output, Value) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let output = run(folder.path(), programs, variables, &["--host"]);
+    assert!(output.status.success(), "{output:?}");
+    let results = read(&folder.path().join("run.json"));
+    (output, results)
+}
+
+/// A run on these devices, which writes run.json into the folder of the programs.
+fn run(
+    folder: &Path,
+    programs: &[(&str, &str)],
+    variables: &[(&str, &str)],
+    devices: &[&str],
+) -> Output {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = |name: &str| folder.join(name);
     let mpi = programs.iter().any(|(name, _)| *name == "mpirun");
     for (name, text) in programs {
         // A process of its own writes it, so that no other test can have it open when it is started.
@@ -83,18 +99,14 @@ fn compare(programs: &[(&str, &str)], variables: &[(&str, &str)]) -> (Output, Va
         // An MPI of the machine would play along, and be as patient as this test lets it.
         fs::write(library, "no library").unwrap();
     }
-    let json = at("run.json");
     let path = std::env::var("PATH").unwrap_or_default();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut perf = Command::new(env!("CARGO_BIN_EXE_mp-perf"));
-    perf.args(["compare", "--host", "--sizes=8,4096", "--repeats=2", "--json"]).arg(&json);
-    perf.env("PATH", format!("{}:{path}", folder.path().display()));
+    perf.args(["compare", "--sizes=8,4096", "--repeats=2", "--json"]).arg(at("run.json"));
+    perf.args(devices).env("PATH", format!("{}:{path}", folder.display()));
     perf.env("MASTER_PORT", port.to_string()).envs(variables.iter().copied());
-    perf.env("LD_LIBRARY_PATH", folder.path());
-    let output = perf.stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let results = read(&json);
-    (output, results)
+    perf.env("LD_LIBRARY_PATH", folder);
+    perf.stdin(Stdio::null()).output().unwrap()
 }
 
 fn read(json: &Path) -> Value {
@@ -214,4 +226,52 @@ fn an_mpirun_that_cannot_start_ranks_is_the_absence_of_mpi() {
     everybody_else_played(&results);
     let expected = "mpirun exited with status 1; its last words: There are not enough slots";
     assert_eq!(reason(&results, LATENCY, "MPI").as_deref(), Some(expected));
+}
+
+/// What a run said on standard error that did not end well.
+fn failure(programs: &[(&str, &str)], variables: &[(&str, &str)], devices: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), programs, variables, devices);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn as_many_ranks_are_started_as_gpus_are_named_and_those_that_share_one_are_threads() {
+    let told = "#!/bin/sh\necho \"told $*\" >&2\nexit 0\n";
+    let folder = tempfile::tempdir().unwrap();
+    for (gpus, ranks) in [("0,1", 2), ("2,0,1", 3), ("0,1,2,3", 4)] {
+        let output = run(folder.path(), &[("mpirun", told)], &[], &["--gpus", gpus]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success() && said.starts_with(&format!("told -n {ranks} ")),
+            "{said}"
+        );
+        assert!(said.trim_end().ends_with(&format!("--gpus {gpus}")), "{said}");
+    }
+    // Without a GPU they do not get far, but not by mpirun.
+    let nowhere = ("CUDA_VISIBLE_DEVICES", "");
+    let said = failure(&[("mpirun", told)], &[nowhere], &["--gpus=0,0,0"]);
+    assert!(!said.contains("told"), "{said}");
+}
+
+#[test]
+fn three_ranks_meet_on_the_host_before_they_look_for_their_gpus() {
+    let nowhere = ("CUDA_VISIBLE_DEVICES", "");
+    // MPI meets, too, and loses nobody; what fails is the driver that knows of no GPU.
+    let said = failure(&[("mpirun", MPIRUN)], &[nowhere], &["--gpus=0,1,2"]);
+    assert!(said.contains("CUDA") && !said.contains("is absent"), "{said}");
+}
+
+#[test]
+fn a_world_of_another_size_than_there_are_gpus_is_refused_with_both() {
+    let alone = [("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1")];
+    for (devices, expected) in [
+        ("--gpus=0,1,2", "expected 3, ranks on cuda:0, cuda:1 and cuda:2 (--gpus)"),
+        ("--gpus=0,0", "expected 2, ranks on cuda:0 and cuda:0 (--gpus)"),
+        ("--host", "expected 2"),
+    ] {
+        let said = failure(&[], &alone, &[devices]);
+        assert_eq!(said.trim_end(), format!("mp-perf: the world's size is 1: {expected}"));
+    }
 }

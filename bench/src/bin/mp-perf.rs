@@ -9,7 +9,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
 use mp_bench::perf::work::Bound;
 use mp_bench::perf::{
-    self, Devices, Rank, bandwidth, barrier, latency, litmus, message_rate, overlap, waiting,
+    self, Devices, Gpus, Rank, bandwidth, barrier, latency, litmus, message_rate, overlap, waiting,
 };
 use mp_bench::result::{Figure, Results};
 use mp_bench::{compare, model, multigrid, report, signal};
@@ -39,12 +39,17 @@ enum What {
         #[arg(long)]
         json: Option<PathBuf>,
     },
-    /// This library beside NCCL, NVSHMEM, MPI, UCX and the bare machine, on the host and between two GPUs. Starts two
-    /// ranks under mpirun by itself. Who of the others is not here, or fails on the way, is absent, with its own last
+    /// This library beside NCCL, NVSHMEM, MPI, UCX and the bare machine, on the host and between GPUs: between two
+    /// everything, between more the collectives. Starts the ranks under mpirun by itself. Who of the others is not here, or fails on the way, is absent, with its own last
     /// words; the rest goes on.
     Compare {
-        #[command(flatten)]
-        ranks: Ranks,
+        /// The ranks' GPUs, FIRST,SECOND[,THIRD…]: 2 to 8, all different or the same for all. Default: the first two, or
+        /// host memory.
+        #[arg(long)]
+        gpus: Option<Gpus>,
+        /// Host memory alone, by two ranks, also where there is a GPU.
+        #[arg(long, conflicts_with = "gpus")]
+        host: bool,
         /// Sizes of messages in bytes.
         #[arg(long, value_delimiter = ',', default_value = "8,64,512,4096,32768,262144,2097152",
             value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
@@ -283,7 +288,7 @@ impl Ranks {
     fn devices(&self) -> Devices {
         match self.pair {
             _ if self.host => Devices::Host,
-            Some((first, second)) => Devices::Gpus(first, second),
+            Some((first, second)) => Devices::Gpus(Gpus::two(first, second)),
             None => Devices::Automatic,
         }
     }
@@ -386,11 +391,16 @@ fn run(what: What) -> Result<()> {
             }
             Ok(())
         }
-        What::Compare { ranks, sizes, repeats, only, json } => {
+        What::Compare { gpus, host, sizes, repeats, only, json } => {
             let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
             sizes.sort_unstable();
             sizes.dedup();
-            let (repeats, devices) = (repeats as usize, ranks.devices());
+            let repeats = repeats as usize;
+            let devices = match gpus {
+                _ if host => Devices::Host,
+                Some(gpus) => Devices::Gpus(gpus),
+                None => Devices::Automatic,
+            };
             let plan = compare::Plan { sizes, repeats, budget: 64 << 20, devices, only };
             let Some(results) = compare::run(&plan)? else { return Ok(()) };
             ensure!(
@@ -487,10 +497,10 @@ fn run(what: What) -> Result<()> {
         What::Litmus { size: sizes, rounds, channels, ranks } => {
             let plan = litmus::Plan { sizes, rounds, channels };
             let found = perf::on_ranks(&ranks.devices(), |rank| {
-                Ok((litmus::check(rank, &plan)?, rank.pair.clone()))
+                Ok((litmus::check(rank, &plan)?, rank.ranks.clone()))
             })?;
-            if let Some((outcomes, pair)) = found {
-                litmus::print(&outcomes, &pair);
+            if let Some((outcomes, ranks)) = found {
+                litmus::print(&outcomes, &ranks);
             }
             Ok(())
         }
@@ -595,6 +605,12 @@ mod tests {
             &["report", "--trace", "t", "--window", "5:nan"],
             &["report", "--trace", "t", "--window", "5:1"],
             &["latency", "--size", "0"],
+            &["compare", "--gpus", "0"],
+            &["compare", "--gpus", "0,1,2,3,4,5,6,7,8"],
+            &["compare", "--gpus", "0:1"],
+            &["compare", "--gpus", "0,0,1"],
+            &["compare", "--gpus", "0,1", "--host"],
+            &["compare", "--pair", "0:1"],
         ] {
             let error = Options::try_parse_from([&["mp-perf"], line].concat());
             assert_eq!(error.err().map(|error| error.exit_code()), Some(2), "{line:?}");

@@ -1,7 +1,7 @@
 //! Who of the others is absent, why, and what is done so that a comparison goes on without them.
 //!
 //! A program of another library fails by itself and is asked for its last words ([`mp_program::peer`]). A library in this
-//! process (MPI, NCCL) may take the process with it, or never return: then whoever started the two ranks starts them again
+//! process (MPI, NCCL) may take the process with it, or never return: then whoever started the ranks starts them again
 //! without that library, and says what its last words were. What has to outlive a process is in a folder, the journal: which
 //! library each rank is in, the points that libraries have so far, and who is absent from now on.
 
@@ -16,6 +16,7 @@ use libmp::World;
 use mp_program::peer::patience;
 use serde::{Deserialize, Serialize};
 
+use crate::perf::RANKS;
 use crate::result::{Absent, Figure, Point, Role, Series};
 
 /// The folder, in the environment of the ranks.
@@ -84,7 +85,7 @@ impl Journal {
     /// It cannot be written.
     pub fn enter(&self, rank: usize, library: &'static str) -> Result<Inside> {
         watch();
-        let file = self.folder.as_ref().map(|folder| folder.join(format!("inside-{rank}")));
+        let file = self.folder.as_ref().map(|folder| inside_file(folder, rank));
         if let Some(file) = &file {
             std::fs::write(file, library).with_context(|| format!("writing {}", file.display()))?;
         }
@@ -92,10 +93,10 @@ impl Journal {
         Ok(Inside { rank, file })
     }
 
-    /// Who of the ranks was in a library when they ended.
+    /// The library in which the first of the ranks was that were in one when they ended.
     pub fn was_in(&self) -> Option<String> {
         let folder = self.folder.as_ref()?;
-        (0..2).find_map(|rank| std::fs::read_to_string(folder.join(format!("inside-{rank}"))).ok())
+        (0..*RANKS.end()).find_map(|rank| std::fs::read_to_string(inside_file(folder, rank)).ok())
     }
 
     /// Keeps a point of a library in this process.
@@ -123,8 +124,11 @@ impl Journal {
             }
         }
         let lost = Lost { library: library.into(), reason: reason.into(), points };
-        for name in ["points", "begun", "inside-0", "inside-1"] {
+        for name in ["points", "begun"] {
             let _ = std::fs::remove_file(folder.join(name));
+        }
+        for rank in 0..*RANKS.end() {
+            let _ = std::fs::remove_file(inside_file(folder, rank));
         }
         self.append("lost", &format!("{}\n", serde_json::to_string(&lost)?))
     }
@@ -148,6 +152,11 @@ impl Journal {
         let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         written.with_context(|| format!("writing {}", path.display()))
     }
+}
+
+/// What says which library a rank is in.
+fn inside_file(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("inside-{rank}"))
 }
 
 /// A rank is in a library of another.
@@ -184,7 +193,7 @@ fn watch() {
     });
 }
 
-/// Lets both ranks know what became of a player on each, so that both go on with it or both without: the reason of the
+/// Lets all ranks know what became of a player on each, so that all go on with it or all without: the reason of the
 /// first that failed. Collective.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
-//! This library beside others and beside the bare machine, in one process set: two ranks, the players in turn within each
-//! repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host; `gpu` is between two GPUs.
+//! This library beside others and beside the bare machine, in one process set: two ranks, or for collectives as many as there are
+//! GPUs to measure; the players in turn within each repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host;
+//! `gpu` is between GPUs.
 //! Other libraries' players may fail: they are absent then, and the rest goes on (`absent`).
 
 mod absent;
@@ -53,8 +54,8 @@ impl Plan {
 /// Messages in flight when bandwidth and rate are measured.
 const IN_FLIGHT: usize = 32;
 
-/// One way to move bytes between two ranks. Both ranks call the same methods in the same order; all that a method started
-/// is complete when it returns.
+/// One way to move bytes between two ranks, and for all ranks to meet, which is all that more than two are asked for. All call the
+/// same methods in the same order; all that a method started is complete when it returns.
 trait Player {
     /// Name in figures.
     fn name(&self) -> String;
@@ -78,7 +79,7 @@ trait Player {
     /// Both ranks send a message to each other and wait for the other's, `rounds` times. `None`: not measured with this
     /// player.
     fn exchange(&mut self, rounds: usize) -> Result<Option<()>>;
-    /// Both ranks meet, `rounds` times. `None`: not measured with this player.
+    /// All ranks meet, `rounds` times. Not behind [`prepare`](Player::prepare) where there are more than two. `None`: not measured with this player.
     fn meet(&mut self, rounds: usize) -> Result<Option<()>>;
 }
 
@@ -125,21 +126,21 @@ impl Player for Missing {
 /// MPI in this process, or why it is absent.
 type MpiHere<'a> = Result<&'a Mpi, &'a str>;
 
-/// The players of the host.
+/// The players of the host; of more than two ranks only those who can meet.
 fn players<'a>(world: &'a World, mpi: MpiHere<'a>) -> Result<Vec<Box<dyn Player + 'a>>> {
     let mpi: Box<dyn Player + 'a> = match mpi {
         Ok(mpi) => Box::new(mpi.player(world.rank())),
         Err(reason) => Box::new(Missing { library: "MPI", reason: reason.into() }),
     };
-    Ok(vec![
-        Box::new(ours::Ours::new(world)),
-        Box::new(ours::OursTagged::new(world)?),
-        mpi,
-        Box::new(floor::Floor::new(world)),
-    ])
+    let ours: Box<dyn Player + 'a> = Box::new(ours::Ours::new(world));
+    if world.size() > 2 {
+        return Ok(vec![ours, mpi]);
+    }
+    let tagged: Box<dyn Player + 'a> = Box::new(ours::OursTagged::new(world)?);
+    Ok(vec![ours, tagged, mpi, Box::new(floor::Floor::new(world))])
 }
 
-/// Measures, as one of two ranks. Rank 0 gets the figures, and who is absent from which; `tick` is called there after each
+/// Measures, as one of the ranks. Rank 0 gets the figures, and who is absent from which; `tick` is called there after each
 /// point.
 ///
 /// # Errors
@@ -151,7 +152,7 @@ fn rank(
     journal: &Journal,
     tick: &dyn Fn(),
 ) -> Result<(Vec<Figure>, Vec<Absent>)> {
-    anyhow::ensure!(world.size() == 2, "compare needs 2 ranks, this world has {}", world.size());
+    let ranks = world.size();
     let failed = players.iter().map(|player| player.absent()).collect();
     let mut seats = Seats { world, plan, journal, failed, players };
     let figure = |title: &str, x: Axis, y: Axis, less_is_better| Figure {
@@ -170,9 +171,11 @@ fn rank(
         figure("Exchange, host memory", message(), Axis::log("exchange", "µs"), true);
     let mut meeting = Figure {
         plot: Plot::Bars,
-        ..figure("Barrier, host", Axis::linear("ranks", ""), Axis::linear("barrier", "µs"), true)
+        ..figure(&barrier(ranks), Axis::linear("ranks", ""), Axis::linear("barrier", "µs"), true)
     };
-    for &size in &plan.sizes {
+    // Messages are between two.
+    let sizes = if ranks == 2 { plan.sizes.as_slice() } else { &[] };
+    for &size in sizes {
         seats.each(|player| player.prepare(size).with_context(|| format!("preparing {size} B")))?;
         let rounds = plan.rounds(size);
         let one_way = 1e6 / (2 * rounds) as f64;
@@ -200,12 +203,13 @@ fn rank(
     }
     let rounds = 200;
     seats.measure(
-        (&mut meeting, 2.0, plan.repeats),
+        (&mut meeting, ranks as f64, plan.repeats),
         |player| player.meet(rounds),
         |seconds| seconds * 1e6 / rounds as f64,
     )?;
     tick();
-    let mut figures = vec![latency, bandwidth, exchange, meeting];
+    let mut figures = if ranks == 2 { vec![latency, bandwidth, exchange] } else { Vec::new() };
+    figures.push(meeting);
     figures.retain(|figure| plan.shows(&figure.title));
     let mut absent = Vec::new();
     for figure in &mut figures {
@@ -215,23 +219,34 @@ fn rank(
     Ok((figures, absent))
 }
 
+/// The title of the figure in which so many ranks meet.
+fn barrier(ranks: usize) -> String {
+    if ranks == 2 { "Barrier, host".into() } else { format!("Barrier, host, {ranks} ranks") }
+}
+
 /// Points that [`rank`] measures with a plan, for a progress bar.
-fn points(plan: &Plan) -> u64 {
-    3 * plan.sizes.len() as u64 + 1
+fn points(plan: &Plan, ranks: usize) -> u64 {
+    let sizes = if ranks == 2 { plan.sizes.len() as u64 } else { 0 };
+    3 * sizes + 1
 }
 
 /// The method, in sentences.
-fn method(plan: &Plan, mpi: MpiHere<'_>) -> Vec<String> {
-    let mut method = vec![
-        format!(
-            "Two ranks; {} repeats of each point, the players in turn within each; clock of rank 0; median of the repeats.",
-            plan.repeats
-        ),
+fn method(plan: &Plan, ranks: usize, mpi: MpiHere<'_>) -> Vec<String> {
+    let number = if ranks == 2 { "Two".into() } else { ranks.to_string() };
+    let mut method = vec![format!(
+        "{number} ranks; {} repeats of each point, the players in turn within each; clock of rank 0; median of the repeats.",
+        plan.repeats
+    )];
+    let messages = [
         "Latency: half of a round trip. libmp: prepared send and receive, host form; tagged messages: from and into regions, matched when they meet, blocking; floor: memcpy into the peer's memory and one atomic word.".into(),
         "Exchange: both ranks send and wait for the other's message, nothing else.".into(),
         format!("Bandwidth: {IN_FLIGHT} messages in one direction, then an empty answer."),
-        "Barrier: libmp's goes through an all-reduce of one prepared word on the data plane, MPI's is MPI_Barrier.".into(),
     ];
+    match ranks {
+        2 => method.extend(messages),
+        _ => method.push("Of more than two ranks only collectives are measured; latency, bandwidth and exchanges, of host memory and of GPUs, one-sided operations and all of UCX are between two.".into()),
+    }
+    method.push("Barrier: libmp's goes through an all-reduce of one prepared word on the data plane, MPI's is MPI_Barrier.".into());
     method.push(match mpi {
         Ok(mpi) => format!("MPI: {}.", mpi.version()),
         Err(reason) => format!("MPI: absent: {reason}."),
@@ -256,7 +271,7 @@ impl Seats<'_> {
             .collect()
     }
 
-    /// What a player does, on both ranks; `None` if it is absent, from now on or since long. With the seconds it took.
+    /// What a player does, on all ranks; `None` if it is absent, from now on or since long. With the seconds it took.
     fn turn<T>(
         &mut self,
         number: usize,
@@ -373,13 +388,13 @@ fn add_ucx(results: &mut Results, plan: &Plan, ucx: Option<&Ucx>) {
 mod tests {
     use super::*;
 
-    /// The figures of rank 0 and who is absent, by two threads with the players that `more` adds to a rank.
+    /// The figures of rank 0 and who is absent, by so many threads with the players that `more` adds to a rank.
     fn measured<'a>(
-        plan: &Plan,
+        (plan, ranks): (&Plan, usize),
         more: impl Fn(usize) -> Vec<Box<dyn Player + 'a>> + Sync,
     ) -> (Vec<Figure>, Vec<Absent>) {
         std::thread::scope(|scope| {
-            let ranks: Vec<_> = World::threads(2)
+            let ranks: Vec<_> = World::threads(ranks)
                 .unwrap()
                 .into_iter()
                 .map(|world| {
@@ -414,7 +429,7 @@ mod tests {
 
     #[test]
     fn two_threads_measure_every_figure_with_every_player_there_is() {
-        let (figures, absent) = measured(&plan(&[8, 4096]), |_| Vec::new());
+        let (figures, absent) = measured((&plan(&[8, 4096]), 2), |_| Vec::new());
         assert_eq!(figures.len(), 4);
         for figure in &figures {
             assert!(names(figure).contains(&"libmp"), "{}: {:?}", figure.title, names(figure));
@@ -427,6 +442,27 @@ mod tests {
         }
         let sizes: Vec<_> = figures[0].series[0].points.iter().map(|point| point.x).collect();
         assert_eq!(sizes, [8.0, 4096.0]);
+    }
+
+    #[test]
+    fn more_than_two_ranks_meet_and_send_no_messages() {
+        for (ranks, title) in [(3, "Barrier, host, 3 ranks"), (4, "Barrier, host, 4 ranks")] {
+            let frail = |rank| -> Vec<Box<dyn Player>> {
+                vec![Box::new(Frail { fails: rank == 2, size: 0, left: 0 })]
+            };
+            let (figures, absent) = measured((&plan(&[8, 4096]), ranks), frail);
+            let titles: Vec<_> = figures.iter().map(|figure| figure.title.as_str()).collect();
+            assert_eq!(titles, [title]);
+            assert_eq!(names(&figures[0]), ["libmp", "frail"]);
+            for series in &figures[0].series {
+                let [point] = series.points.as_slice() else { panic!("{series:?}") };
+                assert_eq!((point.x, point.samples.len()), (ranks as f64, 2));
+            }
+            assert_eq!((absent.len(), absent[0].player.as_str()), (1, "MPI"));
+            let method = method(&plan(&[8, 4096]), ranks, Err("not here"));
+            assert!(method[0].starts_with(&format!("{ranks} ranks;")), "{method:?}");
+            assert!(method[1].contains("only collectives"), "{method:?}");
+        }
     }
 
     /// Another library's player that fails on one rank, the second time it exchanges at 4096 bytes.
@@ -476,7 +512,7 @@ mod tests {
             let frail = |rank| -> Vec<Box<dyn Player>> {
                 vec![Box::new(Frail { fails: rank == failing, size: 0, left: 2 })]
             };
-            let (figures, absent) = measured(&plan(&[8, 4096]), frail);
+            let (figures, absent) = measured((&plan(&[8, 4096]), 2), frail);
             let absent: Vec<_> = absent.iter().filter(|one| one.player == "frail").collect();
             let titles: Vec<_> = absent.iter().map(|one| one.figure.as_str()).collect();
             // All of its latencies were there, and it never streams; of the exchanges one more sample was.

@@ -64,7 +64,6 @@ impl Player for Ours<'_> {
         }
         if self.answer.is_none() {
             self.answer = Some(self.wire(0)?);
-            self.meeting = Some(self.world.prepare_collective(&Device::Host, 8)?);
         }
         Ok(())
     }
@@ -119,6 +118,10 @@ impl Player for Ours<'_> {
     }
 
     fn meet(&mut self, rounds: usize) -> Result<Option<()>> {
+        // More than two ranks have no messages to prepare. The first time warms up.
+        if self.meeting.is_none() {
+            self.meeting = Some(self.world.prepare_collective(&Device::Host, 8)?);
+        }
         let meeting = self.meeting.as_ref().context("not prepared")?;
         for _ in 0..rounds {
             meeting.all_reduce_slice(ReduceOp::Max, &mut [1u64])?;

@@ -83,7 +83,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
         "One way between {}; 1 GiB a repeat in puts of the given size, at least one and at most 2000 of them, one after another into the same memory; {} repeats; kernels of {THREADS} threads a block by the GPU's clock, from the first block's start until the last block's stores have arrived; streams by the CPU's clock; 1 GB = 10^9 bytes.",
-        rank.pair, plan.repeats
+        rank.ranks, plan.repeats
     )]
 }
 

@@ -1,4 +1,4 @@
-//! What a barrier of two ranks costs: of the host, of streams, of kernels.
+//! What a barrier of all ranks costs: of the host, of streams, of kernels.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let bar = bar(rank, if gpu { 4 } else { 1 })?;
     let mut series = Vec::new();
     let mut add = |name: &str, samples: Vec<f64>, p99: Option<f64>| {
-        let points = vec![Point { x: 2.0, samples, p99 }];
+        let points = vec![Point { x: rank.world.size() as f64, samples, p99 }];
         series.push(Series { name: name.into(), role: Role::Ours, points });
         bar.inc(1);
     };
@@ -100,6 +100,6 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
         "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, each barrier timed by the GPU's clock, a repeat gives its median, the 99th percentile is the median of those of the repeats; streams and host: by the CPU's clock, batches of at most 300, their time divided by their barriers.",
-        rank.pair, plan.rounds, plan.repeats
+        rank.ranks, plan.rounds, plan.repeats
     )]
 }

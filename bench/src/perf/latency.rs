@@ -154,7 +154,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 /// How it was measured.
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![
-        format!("Ping-pong of {}; half a round; {} rounds a repeat, {} repeats.", rank.pair, plan.rounds, plan.repeats),
+        format!("Ping-pong of {}; half a round; {} rounds a repeat, {} repeats.", rank.ranks, plan.rounds, plan.repeats),
         "Host and kernel forms: every round is timed, a repeat gives its median, the 99th percentile is the median of those of the repeats; kernels by the GPU's clock, one block.".into(),
         "Stream and graph forms: batches of at most 300 rounds are enqueued and waited for, their time divided by their rounds.".into(),
         format!("CPU time of an operation: half of a round's, which is a receive (with the posting of its buffer) and a send, however many launches these are; by the clock of the thread that enqueues, rank 0's, while rank 1 is idle and the stream waits for its first message. {SHORTS} batches a repeat of at most {SHORT} launches, so that no call waits for room on the stream."),

@@ -112,7 +112,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
         "One way between {}, {WINDOW} pairs in turn, about {} messages a repeat, {} repeats; by the receiver's clock until it has the last one: host and streams by the CPU's, streams in batches of at most {BATCH} messages that begin and end together; kernels by the GPU's, from the first block's start to the last block's end, with untimed messages before.",
-        rank.pair, plan.messages, plan.repeats
+        rank.ranks, plan.messages, plan.repeats
     )]
 }
 

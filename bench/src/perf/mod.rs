@@ -4,6 +4,7 @@
 
 pub mod bandwidth;
 pub mod barrier;
+mod gpus;
 mod kernel;
 pub mod latency;
 pub mod litmus;
@@ -20,6 +21,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use libmp::Deadline;
 
+pub use gpus::{Gpus, RANKS};
 pub(crate) use kernel::Watch;
 pub use ranks::{Devices, Rank, on_ranks};
 pub use table::{csv, print};

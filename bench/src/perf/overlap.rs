@@ -151,7 +151,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 /// How it was measured.
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![
-        format!("A step is one message each way between {}, and a computation; {} repeats; each measures batches of the exchange alone, of the computation alone, and of both, by the CPU's clock of rank 0; batches take about {} ms.", rank.pair, plan.repeats, BATCH_SECONDS * 1e3),
+        format!("A step is one message each way between {}, and a computation; {} repeats; each measures batches of the exchange alone, of the computation alone, and of both, by the CPU's clock of rank 0; batches take about {} ms.", rank.ranks, plan.repeats, BATCH_SECONDS * 1e3),
         "Hidden: (exchange + computation − both) / the shorter of the two; 100 %: it costs nothing; below 0: both together are slower than one after the other.".into(),
         "On a GPU the computation is one block of 512 threads on each multiprocessor, bound by memory over 256 MiB; on the host one thread, over 64 MiB.".into(),
     ]

@@ -1,9 +1,10 @@
-//! The two ranks of a measurement: where they run and on which devices.
+//! The ranks of a measurement, two but in comparisons of collectives: where they run and on which devices.
 
 use anyhow::{Context, Result, bail, ensure};
 use gdsync::Kernel;
 use libmp::{Config, Device, Stream, World};
 
+use super::Gpus;
 use crate::kernels::Kernels;
 
 /// Which devices the ranks use.
@@ -13,20 +14,20 @@ pub enum Devices {
     Automatic,
     /// Host memory and host streams.
     Host,
-    /// These GPUs, rank 0's and rank 1's.
-    Gpus(u32, u32),
+    /// These GPUs, rank 0's first.
+    Gpus(Gpus),
 }
 
 /// One rank.
 pub struct Rank {
-    /// The world of two.
+    /// All ranks.
     pub world: World,
     /// Where its memory and its streams are.
     pub device: Device,
     /// A stream of it.
     pub stream: Stream,
-    /// What the method line says of the two.
-    pub pair: String,
+    /// What the method line says of the ranks.
+    pub ranks: String,
     kernels: Kernels,
 }
 
@@ -35,10 +36,10 @@ impl Rank {
     ///
     /// # Errors
     /// A GPU whose driver refuses the stream or the kernels.
-    pub fn new(world: World, device: Device, pair: String) -> Result<Rank> {
+    pub fn new(world: World, device: Device, ranks: String) -> Result<Rank> {
         let stream = world.stream(&device)?;
         let kernels = Kernels::load(&device)?;
-        Ok(Rank { world, device, stream, pair, kernels })
+        Ok(Rank { world, device, stream, ranks, kernels })
     }
 
     /// A measuring kernel.
@@ -54,11 +55,13 @@ impl Rank {
         self.world.rank() == 0
     }
 
-    /// The other one.
+    /// The other one of two.
     ///
     /// # Errors
-    /// None in a world of two.
+    /// The world is not one of two.
     pub fn peer(&self) -> Result<libmp::Peer> {
+        let size = self.world.size();
+        ensure!(size == 2, "a world of {size} ranks: expected 2, each the other's peer");
         Ok(self.world.peer(1 - self.world.rank())?)
     }
 }
@@ -123,9 +126,9 @@ fn one<T>(
     let mine = device.to_string();
     let names = world.all_gather(mine.as_bytes())?;
     let name = |rank: usize| String::from_utf8_lossy(&names[rank]).into_owned();
-    let ranks = if threads { "threads of one process" } else { "processes" };
-    let pair = format!("two {ranks}: {} and {}", name(0), name(1));
-    let rank = Rank::new(world, device, pair)?;
+    let kind = if threads { "threads of one process" } else { "processes" };
+    let ranks = format!("two {kind}: {} and {}", name(0), name(1));
+    let rank = Rank::new(world, device, ranks)?;
     let value = body(&rank)?;
     rank.world.barrier()?;
     let Rank { world, .. } = rank;
@@ -137,7 +140,7 @@ fn device(world: &World, devices: &Devices) -> Result<Device> {
     let rank = world.rank();
     Ok(match devices {
         Devices::Host => Device::Host,
-        Devices::Gpus(first, second) => Device::cuda([*first, *second][rank])?,
+        Devices::Gpus(gpus) => Device::cuda(gpus.of(rank)?)?,
         Devices::Automatic => {
             if let Some(gpu) = world.assigned_gpu() {
                 let ordinal =

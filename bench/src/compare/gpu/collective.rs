@@ -1,4 +1,4 @@
-//! Collectives of this library between two GPUs: started on streams, and an all-reduce inside a kernel.
+//! Collectives of this library between GPUs: started on streams, and an all-reduce inside a kernel.
 
 use std::time::Instant;
 
@@ -16,9 +16,9 @@ use mp_program::peer::patience;
 pub enum Kind {
     /// All-reduce of `f64`, a sum.
     Reduce,
-    /// All-gather, half of the result of each rank.
+    /// All-gather, of each rank its share of the result.
     Gather,
-    /// All-to-all, half of the result of each rank.
+    /// All-to-all, of each rank its share of the result.
     Exchange,
 }
 
@@ -26,12 +26,21 @@ impl Kind {
     /// All of them.
     pub const ALL: [Kind; 3] = [Kind::Reduce, Kind::Gather, Kind::Exchange];
 
-    /// The title of its figure.
-    pub fn title(self) -> &'static str {
+    /// As figures call it.
+    pub fn name(self) -> &'static str {
         match self {
-            Kind::Reduce => "All-reduce, two GPUs",
-            Kind::Gather => "All-gather, two GPUs",
-            Kind::Exchange => "All-to-all, two GPUs",
+            Kind::Reduce => "All-reduce",
+            Kind::Gather => "All-gather",
+            Kind::Exchange => "All-to-all",
+        }
+    }
+
+    /// Words of a result of at most so many bytes: of one that has shares a whole number from each rank, and one at least.
+    pub fn words(self, bytes: u64, ranks: usize) -> usize {
+        let words = bytes as usize / size_of::<f64>();
+        match self {
+            Kind::Reduce => words,
+            Kind::Gather | Kind::Exchange => (words / ranks).max(1) * ranks,
         }
     }
 }
@@ -96,10 +105,9 @@ impl Player for OnStream {
     }
 
     fn prepare(&mut self, rank: &Rank, bytes: u64) -> Result<bool> {
-        let len = bytes as usize / size_of::<f64>();
-        // A word of each rank is the least.
-        let len = if self.kind == Kind::Reduce { len } else { len.max(2) };
-        let given = if self.kind == Kind::Gather { len / 2 } else { len };
+        let ranks = rank.world.size();
+        let len = self.kind.words(bytes, ranks);
+        let given = if self.kind == Kind::Gather { len / ranks } else { len };
         let all = rank.world.prepare_collective(&rank.device, 8 * len)?;
         let from = rank.world.alloc(&rank.device, given)?;
         let to = rank.world.alloc(&rank.device, len)?;
@@ -134,10 +142,13 @@ impl Player for InKernel {
     }
 
     fn prepare(&mut self, rank: &Rank, bytes: u64) -> Result<bool> {
+        if bytes > MOST_IN_KERNEL {
+            return Ok(false);
+        }
         let len = bytes as usize / size_of::<f64>();
         let all = rank.world.prepare_collective(&rank.device, bytes as usize)?;
         self.prepared = Some((all, rank.world.alloc(&rank.device, len)?));
-        Ok(bytes <= MOST_IN_KERNEL)
+        Ok(true)
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
@@ -161,5 +172,25 @@ impl Player for InKernel {
         let rounds =
             unsafe { watch.run(rank, "mp_perf_all_reduce", Dims::linear(1, threads), &args)? };
         Ok(Sample::of(rounds.median))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_the_same_share_of_a_result_and_no_share_is_empty() {
+        for ranks in 2..=8 {
+            for bytes in SIZES {
+                assert_eq!(Kind::Reduce.words(bytes, ranks) as u64, bytes / 8);
+                for kind in [Kind::Gather, Kind::Exchange] {
+                    let words = kind.words(bytes, ranks);
+                    assert!(words >= ranks && words.is_multiple_of(ranks), "{words} of {ranks}");
+                    let most = (bytes as usize / 8).max(ranks);
+                    assert!((most + 1 - ranks..=most).contains(&words), "{words} of {bytes} B");
+                }
+            }
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The same between two GPUs: messages that streams and kernels start, bandwidth by blocks, barriers; this library, NCCL,
-//! NVSHMEM, MPI and the bare machine, in turn within each repeat. A player that is not here, or fails on the way, is reported
+//! The same between GPUs: barriers and collectives of all of them, and between two (`two`) messages that streams and kernels start,
+//! bandwidth by blocks, one-sided operations; this library, NCCL, NVSHMEM, MPI and the bare machine, in turn within each repeat. A player that is not here, or fails on the way, is reported
 //! with the reason.
 
 mod collective;
@@ -10,15 +10,14 @@ mod nvshmem;
 mod one_sided;
 mod ours;
 mod staged;
+mod two;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 
-use one_sided::What;
-
 use super::absent::{self, Journal, agree};
-use super::{MpiHere, Plan};
-use crate::perf::Rank;
+use super::{Mpi, MpiHere, Plan};
+use crate::perf::{Gpus, Rank};
 use crate::result::{Absent, Axis, Figure, Plot, Point, Results, Role, Series};
 
 /// One repeat of one point.
@@ -36,7 +35,7 @@ impl Sample {
     }
 }
 
-/// One way to do what a figure shows, at `x` (bytes, blocks or ranks). Both ranks call the same methods in the same order,
+/// One way to do what a figure shows, at `x` (bytes, blocks or ranks). All ranks call the same methods in the same order,
 /// and nothing of a sample runs when it returns. What rank 0 returns counts.
 trait Player {
     /// Name in the figure.
@@ -51,7 +50,7 @@ trait Player {
     fn absent(&self) -> Option<String> {
         None
     }
-    /// Allocates and connects what `x` needs; false: not measured at `x`. Both ranks give the same answer.
+    /// Allocates and connects what `x` needs; false: not measured at `x`. All ranks give the same answer.
     fn prepare(&mut self, rank: &Rank, x: u64) -> Result<bool>;
     /// One repeat at the `x` last prepared.
     fn sample(&mut self, rank: &Rank) -> Result<Sample>;
@@ -99,7 +98,7 @@ fn of<'a, L>(
     }
 }
 
-/// Starts a library for both ranks, or for none: then its own reason. Collective.
+/// Starts a library for all ranks, or for none: then its own reason. Collective.
 fn start<L>(
     (rank, journal): (&Rank, &Journal),
     library: &'static str,
@@ -114,18 +113,6 @@ fn start<L>(
     agree(&rank.world, started)
 }
 
-/// Titles of the figures in which others play.
-const LATENCY: &str = "Latency, streams of two GPUs";
-const KERNELS: &str = "Latency, kernels of two GPUs";
-const BANDWIDTH: &str = "Bandwidth between two GPUs";
-const BARRIER: &str = "Barrier, two GPUs";
-const EXCHANGE: &str = "Exchange of a halo, two GPUs";
-
-/// Blocks of the copying kernels.
-const BLOCKS: [u64; 5] = [1, 4, 16, 64, 132];
-/// Cells a side of the faces that are exchanged, and how many layers.
-const HALOS: [u64; 5] = [16, 32, 64, 128, 256];
-const GHOSTS: u64 = 2;
 /// Bytes of a copy whose bandwidth is measured.
 const VOLUME: u64 = 64 << 20;
 /// Rounds of a sample on streams: one batch (see `perf`).
@@ -138,188 +125,132 @@ fn rounds_in_kernels(size: u64) -> u64 {
     IN_KERNELS.min((256 << 20) / size.max(1)).max(50)
 }
 
-/// Measures as one of two ranks; the figures, sentences on the method and who is absent are added to `results`.
+/// The others that play, or why they do not.
+struct Others<'a> {
+    nccl: &'a Result<nccl::Nccl, String>,
+    nvshmem: &'a Result<nvshmem::Nvshmem, String>,
+    mpi: &'a Result<&'a Mpi, String>,
+}
+
+/// "two", or so many: the words by which recorded results are found.
+fn number(ranks: usize) -> String {
+    if ranks == 2 { "two".into() } else { ranks.to_string() }
+}
+
+/// The title of a figure of all ranks.
+fn of_all(what: &str, gpus: &Gpus) -> String {
+    let ranks = gpus.ranks();
+    match gpus.is_shared() && ranks > 2 {
+        true => format!("{what}, {ranks} ranks on one GPU"),
+        false => format!("{what}, {} GPUs", number(ranks)),
+    }
+}
+
+/// Measures as one of the ranks, of which each has one of the GPUs; the figures, sentences on the method and who is absent are
+/// added to `results`.
 ///
 /// # Errors
 /// A player that fails and is not another library's.
 pub(super) fn measure(
-    (rank, plan): (&Rank, &Plan),
+    (rank, plan, gpus): (&Rank, &Plan, &Gpus),
     mpi: MpiHere<'_>,
     journal: &Journal,
     bar: &ProgressBar,
     results: &mut Results,
 ) -> Result<()> {
-    let mut method = vec![
-        format!("GPUs: {}; {} repeats, the players in turn within each.", rank.pair, plan.repeats),
-        format!(
-            "Latency on streams: ping-pong of two streams, {ON_STREAMS} rounds enqueued and then waited for, by the CPU's clock; half a round."
-        ),
-        format!(
-            "Latency in kernels: ping-pong of one block a side, at most {IN_KERNELS} rounds by the GPU's clock; half a round. libmp and NVSHMEM: 32 to 1024 threads, as suit the size for libmp (NVSHMEM with 1024, too); the floor: as many threads, plain stores, then one st.release.sys."
-        ),
-        format!(
-            "Bandwidth: {} MiB from rank 0 to rank 1, again and again, by kernels of 1024 threads a block; the copy engine for comparison.",
-            VOLUME >> 20
-        ),
-    ];
-    method.push(format!("Exchange: both ranks send a halo ({GHOSTS} layers of a face of {HALOS:?} cells a side, doubles) and wait for the other's, nothing else; in kernels by 1 to {} blocks, libmp's of up to 64 KiB by messages, else as NVSHMEM's by puts and signals.", exchange::MOST_BLOCKS));
-    method.push("Collectives on streams: runs enqueued one after another and then waited for, by the CPU's clock, as many as move a GiB, at least 10 and at most one batch; in kernels one block, by the GPU's clock. Bytes are those of the result.".into());
-    method.push(format!("One-sided in kernels: by rank 0 on the memory of rank 1, which does nothing meanwhile; gets of one block, each waited for; additions by one thread, each waited for; words of 8 B by {} threads a block, {} of each thread, until all are there.", one_sided::THREADS, one_sided::WORDS));
+    let two = gpus.ranks() == 2;
+    let mut method = vec![format!(
+        "GPUs: {}; {} repeats, the players in turn within each.",
+        rank.ranks, plan.repeats
+    )];
+    method.extend(two.then(two::method).into_iter().flatten());
+    method.push("Collectives on streams: runs enqueued one after another and then waited for, by the CPU's clock, as many as move a GiB, at least 10 and at most one batch; in kernels one block, by the GPU's clock. Bytes are those of the result; of a gathered or exchanged one each rank gives as many words as make that at most, and one at least.".into());
     let nccl = start((rank, journal), "NCCL", nccl::Nccl::start)?;
     method.push(match &nccl {
-        Ok(nccl) => format!("NCCL: {}, ncclSend and ncclRecv on the stream.", nccl.version()),
+        Ok(nccl) => format!(
+            "NCCL: {}, ncclAllReduce, ncclAllGather, ncclSend and ncclRecv on the stream, without NVLink multicast (NCCL_NVLS_ENABLE=0).",
+            nccl.version()
+        ),
         Err(reason) => format!("NCCL: absent: {reason}."),
     });
     // Its processes are others: whoever of them fails takes nobody along.
     let nvshmem = agree(&rank.world, nvshmem::Nvshmem::start(rank))?;
     method.push(match &nvshmem {
         Ok(nvshmem) => format!(
-            "NVSHMEM: {}, two processes of its own on the same GPUs, which play in turn with the others and are idle else. In kernels: nvshmem_uint64_p or nvshmemx_putmem_signal_block, then a wait; bandwidth: nvshmemx_putmem_nbi_block, then quiet.",
-            nvshmem.version()
+            "NVSHMEM: {}, {} processes of its own on the same GPUs, which play in turn with the others and are idle else, without NVLink multicast (NVSHMEM_DISABLE_NVLS=1).{}",
+            nvshmem.version(),
+            number(gpus.ranks()),
+            if two { " In kernels: nvshmem_uint64_p or nvshmemx_putmem_signal_block, then a wait; bandwidth: nvshmemx_putmem_nbi_block, then quiet." } else { "" }
         ),
         Err(reason) => format!("NVSHMEM: absent: {reason}."),
     });
-    if let Ok(mpi) = mpi {
+    if let (Ok(mpi), true) = (mpi, two) {
         method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}).", mpi.version()));
     }
     let mpi = mpi.map_err(str::to_owned);
-    let mut table = Figures { rank, journal, plan, bar, absent: Vec::new() };
-    let sizes: Vec<u64> = plan.sizes.iter().map(|&size| size as u64).collect();
-
-    let mut streams: Players =
-        vec![ours::latency(ours::Form::Fused), ours::latency(ours::Form::Graph)];
-    streams.extend(of("NCCL", &nccl, |nccl| vec![nccl.player()]));
-    streams.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.on_stream()]));
-    streams.extend(of("MPI", &mpi, |mpi| staged::player(mpi).into_iter().collect()));
-    streams.extend([floor::copy_engine(), floor::words()]);
-    let (latency, cpu) = table.measure(LATENCY, &sizes, &mut streams)?;
-    drop(streams);
-
-    let mut kernels: Players =
-        vec![ours::latency(ours::Form::Kernel), ours::latency(ours::Form::Put)];
-    kernels.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
-        vec![nvshmem.put(None), nvshmem.put(Some(1024)), nvshmem.p()]
-    }));
-    kernels.push(floor::put());
-    let (in_kernels, _) = table.measure(KERNELS, &sizes, &mut kernels)?;
-    drop(kernels);
-
-    let mut copies: Players = vec![ours::bandwidth()];
-    copies.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.bandwidth()]));
-    copies.extend([floor::bandwidth(), floor::copy_engine_bandwidth()]);
-    let (bandwidth, _) = table.measure(BANDWIDTH, &BLOCKS, &mut copies)?;
-    drop(copies);
-
-    let mut meetings: Players =
-        ["kernel, ordering memory", "kernel, meeting only", "stream"].map(ours::barrier).into();
-    meetings.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
-        vec![nvshmem.barrier("kernel"), nvshmem.barrier("stream")]
-    }));
-    let (barrier, _) = table.measure(BARRIER, &[2], &mut meetings)?;
-    drop(meetings);
-    let mut halos: Players = vec![exchange::kernel(), exchange::graph()];
-    halos.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.exchange()]));
-    halos.extend(of("NCCL", &nccl, |nccl| vec![nccl.exchange()]));
-    halos.extend(of("MPI", &mpi, |mpi| staged::exchange(mpi).into_iter().collect()));
-    let (exchange, _) = table.measure(EXCHANGE, &HALOS.map(|n| 8 * GHOSTS * n * n), &mut halos)?;
-    drop(halos);
-    let mut collectives = Vec::new();
-    for kind in collective::Kind::ALL {
-        let reduces = kind == collective::Kind::Reduce;
-        let mut players: Players = vec![collective::stream(kind)];
-        players.extend(reduces.then(collective::kernel));
-        players.extend(of("NCCL", &nccl, |nccl| vec![nccl.collective(kind)]));
-        players.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
-            let mut players = vec![nvshmem.collective(kind)];
-            players.extend(reduces.then(|| nvshmem.all_reduce()));
-            players
-        }));
-        let (series, _) = table.measure(kind.title(), &collective::SIZES, &mut players)?;
-        collectives.push((kind, series));
+    let others = Others { nccl: &nccl, nvshmem: &nvshmem, mpi: &mpi };
+    let mut table = Figures { rank, journal, plan, bar, figures: Vec::new(), absent: Vec::new() };
+    if two {
+        two::streams(&mut table, &others)?;
+        two::kernels(&mut table, &others)?;
+        two::bandwidth(&mut table, &others)?;
+        two::exchanges(&mut table, &others)?;
     }
-    let mut alone = Vec::new();
-    for (what, places) in [
-        (What::Get, one_sided::SIZES.as_slice()),
-        (What::FetchAdd, &[8]),
-        (What::Words, &one_sided::BLOCKS),
-    ] {
-        let mut players: Players = vec![one_sided::kernel(what)];
-        players.extend((what == What::FetchAdd).then(|| one_sided::kernel(What::FetchAddOrdered)));
-        players.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.one_sided(what)]));
-        alone.push((what, table.measure(what.title(), places, &mut players)?.0));
+    meetings(&mut table, &others, gpus)?;
+    collectives(&mut table, &others, gpus)?;
+    if two {
+        two::alone(&mut table, &others)?;
     }
-    let absent = table.absent;
+    let Figures { figures, absent, .. } = table;
     if let Ok(nvshmem) = nvshmem
         && let Err(error) = nvshmem.finish()
     {
         method.push(format!("NVSHMEM: failed after its last measurement: {error:#}."));
     }
-
-    let figure = |title: &str, plot, x, y, less_is_better, series| Figure {
-        title: title.into(),
-        plot,
-        x,
-        y,
-        less_is_better,
-        series,
-    };
-    let lines = |title: &str, x, y, less_is_better, series| {
-        figure(title, Plot::Lines, x, y, less_is_better, series)
-    };
-    let bars = |title: &str, x, y, less_is_better, series| {
-        figure(title, Plot::Bars, x, y, less_is_better, series)
-    };
-    let message = || Axis::log("message", "B");
-    let mut figures = vec![
-        lines(LATENCY, message(), Axis::log("one way", "µs"), true, latency),
-        lines(
-            "CPU time of a receive and a send on a stream",
-            message(),
-            Axis::log("CPU time", "µs"),
-            true,
-            cpu,
-        ),
-        lines(KERNELS, message(), Axis::log("one way", "µs"), true, in_kernels),
-        lines(BANDWIDTH, Axis::log("blocks", ""), Axis::log("bandwidth", "GB/s"), false, bandwidth),
-    ];
-    figures.push(lines(
-        EXCHANGE,
-        Axis::log("halo", "B"),
-        Axis::log("exchange", "µs"),
-        true,
-        exchange,
-    ));
-    let (ranks, meeting) = (Axis::linear("ranks", ""), Axis::linear("barrier", "µs"));
-    figures.push(bars(BARRIER, ranks, meeting, true, barrier));
-    figures.extend(collectives.into_iter().map(|(kind, series)| {
-        lines(kind.title(), Axis::log("result", "B"), Axis::log("one run", "µs"), true, series)
-    }));
-    figures.extend(alone.into_iter().map(|(what, series)| match what {
-        What::Get => {
-            let time = Axis::log("until it is there", "µs");
-            lines(what.title(), Axis::log("get", "B"), time, true, series)
-        }
-        What::FetchAdd | What::FetchAddOrdered => {
-            let time = Axis::linear("until it answers", "µs");
-            bars(what.title(), Axis::linear("word", "B"), time, true, series)
-        }
-        What::Words => {
-            let rate = Axis::linear("puts", "million/s");
-            bars(what.title(), Axis::linear("blocks", ""), rate, false, series)
-        }
-    }));
-    figures.retain(|figure| !figure.series.is_empty());
     results.figures.extend(figures);
     results.method.extend(method);
     results.absent.extend(absent);
     Ok(())
 }
 
+/// Barriers of all ranks.
+fn meetings(table: &mut Figures, others: &Others, gpus: &Gpus) -> Result<()> {
+    let title = of_all("Barrier", gpus);
+    let mut players: Players =
+        ["kernel, ordering memory", "kernel, meeting only", "stream"].map(ours::barrier).into();
+    players.extend(of("NVSHMEM", others.nvshmem, |nvshmem| {
+        vec![nvshmem.barrier("kernel"), nvshmem.barrier("stream")]
+    }));
+    let (barrier, _) = table.measure(&title, &[gpus.ranks() as u64], &mut players)?;
+    let axes = (Axis::linear("ranks", ""), Axis::linear("barrier", "µs"));
+    table.show(&title, Plot::Bars, axes, true, barrier);
+    Ok(())
+}
+
+/// Collectives of all ranks that move bytes.
+fn collectives(table: &mut Figures, others: &Others, gpus: &Gpus) -> Result<()> {
+    for kind in collective::Kind::ALL {
+        let (title, reduces) = (of_all(kind.name(), gpus), kind == collective::Kind::Reduce);
+        let mut players: Players = vec![collective::stream(kind)];
+        players.extend(reduces.then(collective::kernel));
+        players.extend(of("NCCL", others.nccl, |nccl| vec![nccl.collective(kind)]));
+        players.extend(of("NVSHMEM", others.nvshmem, |nvshmem| {
+            let mut players = vec![nvshmem.collective(kind)];
+            players.extend(reduces.then(|| nvshmem.all_reduce()));
+            players
+        }));
+        let (series, _) = table.measure(&title, &collective::SIZES, &mut players)?;
+        let axes = (Axis::log("result", "B"), Axis::log("one run", "µs"));
+        table.show(&title, Plot::Lines, axes, true, series);
+    }
+    Ok(())
+}
+
 /// Points of a run, for a progress bar.
-pub(super) fn points(plan: &Plan) -> u64 {
-    let collectives = collective::Kind::ALL.len() * collective::SIZES.len();
-    let alone = one_sided::SIZES.len() + 1 + one_sided::BLOCKS.len();
-    (2 * plan.sizes.len() + BLOCKS.len() + HALOS.len() + collectives + alone) as u64 + 1
+pub(super) fn points(plan: &Plan, gpus: &Gpus) -> u64 {
+    let all = 1 + collective::Kind::ALL.len() * collective::SIZES.len();
+    let two = if gpus.ranks() == 2 { two::points(plan.sizes.len()) } else { 0 };
+    (all + two) as u64
 }
 
 struct Figures<'a> {
@@ -327,11 +258,31 @@ struct Figures<'a> {
     journal: &'a Journal,
     plan: &'a Plan,
     bar: &'a ProgressBar,
+    figures: Vec<Figure>,
     absent: Vec<Absent>,
 }
 
 impl Figures<'_> {
-    /// What a player does, on both ranks; the reason if it fails on one and is another library's.
+    /// The sizes of messages.
+    fn sizes(&self) -> Vec<u64> {
+        self.plan.sizes.iter().map(|&size| size as u64).collect()
+    }
+
+    /// Adds a figure, unless nothing of it was measured.
+    fn show(
+        &mut self,
+        title: &str,
+        plot: Plot,
+        (x, y): (Axis, Axis),
+        less_is_better: bool,
+        series: Vec<Series>,
+    ) {
+        if !series.is_empty() {
+            self.figures.push(Figure { title: title.into(), plot, x, y, less_is_better, series });
+        }
+    }
+
+    /// What a player does, on all ranks; the reason if it fails on one and is another library's.
     fn turn<T>(
         &self,
         player: &mut Box<dyn Player + '_>,
@@ -417,5 +368,89 @@ impl Figures<'_> {
         values.retain(|series| !series.points.is_empty());
         costs.retain(|series| !series.points.is_empty());
         Ok((values, costs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libmp::{Device, World};
+
+    use super::*;
+    use crate::perf::Devices;
+
+    fn gpus(text: &str) -> Gpus {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn titles_of_two_are_those_of_recorded_results_and_others_say_their_number() {
+        for (text, title) in [
+            ("0,1", "All-reduce, two GPUs"),
+            ("0,0", "All-reduce, two GPUs"),
+            ("0,1,2", "All-reduce, 3 GPUs"),
+            ("3,2,1,0", "All-reduce, 4 GPUs"),
+            ("0,0,0,0", "All-reduce, 4 ranks on one GPU"),
+        ] {
+            assert_eq!(of_all("All-reduce", &gpus(text)), title);
+        }
+    }
+
+    /// What a rank on the host finds of every collective at these sizes, beside a library that is not here.
+    fn found(world: World, places: &[u64]) -> Result<(Vec<Figure>, Vec<Absent>)> {
+        let plan = Plan {
+            sizes: vec![8],
+            repeats: 2,
+            budget: 1 << 16,
+            devices: Devices::Host,
+            only: Vec::new(),
+        };
+        let ranks = world.size();
+        let rank = Rank::new(world, Device::Host, format!("{ranks} threads"))?;
+        let (journal, bar) = (Journal::none(), ProgressBar::hidden());
+        let (figures, absent) = (Vec::new(), Vec::new());
+        let mut table =
+            Figures { rank: &rank, journal: &journal, plan: &plan, bar: &bar, figures, absent };
+        let nccl: Result<nccl::Nccl, String> =
+            start((&rank, &journal), "NCCL", |rank| match rank.world.rank() {
+                2 => anyhow::bail!("rank 2 has none"),
+                _ => anyhow::bail!("so has nobody else"),
+            })?;
+        for kind in collective::Kind::ALL {
+            let mut players: Players = vec![collective::stream(kind)];
+            players.extend(of("NCCL", &nccl, |nccl| vec![nccl.collective(kind)]));
+            let (series, _) = table.measure(kind.name(), places, &mut players)?;
+            let axes = (Axis::log("result", "B"), Axis::log("one run", "µs"));
+            table.show(kind.name(), Plot::Lines, axes, true, series);
+        }
+        let Figures { figures, absent, .. } = table;
+        rank.world.barrier()?;
+        let Rank { world, .. } = rank;
+        world.finish()?;
+        Ok((figures, absent))
+    }
+
+    #[test]
+    fn three_and_four_ranks_without_a_gpu_measure_every_collective_on_streams() {
+        for ranks in [3, 4] {
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let worlds = World::threads(ranks).unwrap();
+                let threads: Vec<_> = worlds
+                    .into_iter()
+                    .map(|world| scope.spawn(|| found(world, &[8, 1 << 10]).unwrap()))
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for (figures, absent) in &all {
+                assert_eq!((figures.len(), absent.len()), (3, 3));
+                assert!(absent.iter().all(|one| one.reason == "so has nobody else"), "{absent:?}");
+                for figure in figures {
+                    let [ours] = figure.series.as_slice() else { panic!("{figure:?}") };
+                    let points = ours.points.iter().map(|point| (point.x, point.samples.len()));
+                    assert_eq!(points.collect::<Vec<_>>(), [(8.0, 2), (1024.0, 2)]);
+                    let mut values = ours.points.iter().flat_map(|point| &point.samples);
+                    assert!(values.all(|value| *value > 0.0), "{ours:?}");
+                }
+            }
+        }
     }
 }

@@ -64,7 +64,7 @@ struct Functions {
     said: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-/// A communicator of the two ranks.
+/// A communicator of all ranks.
 pub struct Nccl {
     functions: Functions,
     communicator: Communicator,
@@ -75,17 +75,17 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// Loads NCCL and connects the two ranks. Collective; both ranks succeed or both give the reason why not.
+    /// Loads NCCL and connects the ranks. Collective; all ranks succeed or all give a reason why not.
     ///
     /// # Errors
-    /// A rank has no NCCL, both are on one GPU, or NCCL fails.
+    /// A rank has no NCCL, two are on one GPU, or NCCL fails.
     pub fn start(rank: &Rank) -> Result<Nccl> {
         let loaded = load();
         let id = match &loaded {
             Ok((_, functions)) if rank.leads() => Some(identify(functions)),
             _ => None,
         };
-        // Each rank tells the other whether it can, which GPU it has, and rank 0 the identification.
+        // Each rank tells the others whether it can, which GPU it has, and rank 0 the identification.
         let mut mine = vec![u8::from(loaded.is_ok() && !matches!(id, Some(Err(_))))];
         if let Some(Ok(id)) = &id {
             mine.extend(id.0.map(|byte| byte as u8));
@@ -94,8 +94,9 @@ impl Nccl {
         let gpus = rank.world.all_gather(&rank.device.as_cuda().context("no GPU")?.uuid())?;
         let (library, functions) = loaded?;
         id.transpose()?;
-        ensure!(all.iter().all(|said| said.first() == Some(&1)), "the other rank cannot load it");
-        ensure!(gpus[0] != gpus[1], "it takes no two ranks on one GPU");
+        ensure!(all.iter().all(|said| said.first() == Some(&1)), "another rank cannot load it");
+        let twice = gpus.iter().enumerate().any(|(at, gpu)| gpus[..at].contains(gpu));
+        ensure!(!twice, "it takes no two ranks on one GPU");
         let bytes: [u8; 128] = all[0]
             .get(1..)
             .unwrap_or_default()
@@ -104,10 +105,10 @@ impl Nccl {
         // The device's context becomes current on this thread, where NCCL looks for it.
         rank.device.alloc::<u8>(16)?;
         let mut communicator = null_mut();
-        let me = rank.world.rank() as c_int;
+        let (me, size) = (rank.world.rank() as c_int, rank.world.size() as c_int);
         // SAFETY: the types are those of nccl.h.
         let code = unsafe {
-            (functions.init)(&mut communicator, 2, Id(bytes.map(|byte| byte as c_char)), me)
+            (functions.init)(&mut communicator, size, Id(bytes.map(|byte| byte as c_char)), me)
         };
         check(&functions, "ncclCommInitRank", code)?;
         let mut number = 0;
@@ -130,7 +131,7 @@ impl Nccl {
 
     /// Ends the communicator, once. What it has on streams ends, too.
     fn abort(&self) {
-        // SAFETY: made in `start`, and not used afterwards. Aborting does not wait for the other rank.
+        // SAFETY: made in `start`, and not used afterwards. Aborting does not wait for other ranks.
         unsafe { (self.functions.abort)(self.communicator) };
     }
 
@@ -146,7 +147,7 @@ impl Nccl {
         let _ = rank.stream.synchronize(Deadline::after(patience() / 4));
     }
 
-    /// A collective of the two ranks.
+    /// A collective of all ranks.
     pub fn collective(&self, kind: Kind) -> Box<dyn Player + '_> {
         Box::new(NcclCollective { nccl: self, kind, buffers: None })
     }
@@ -292,6 +293,7 @@ impl NcclPlayer<'_> {
 struct NcclCollective<'a> {
     nccl: &'a Nccl,
     kind: Kind,
+    /// Of all values of the result, also what a gather takes only a share of.
     buffers: Option<[Buffer<f64>; 2]>,
 }
 
@@ -299,7 +301,8 @@ impl NcclCollective<'_> {
     fn enqueue(&self, rank: &Rank, from: *mut f64, to: *mut f64, len: usize) -> Result<()> {
         let Nccl { functions, communicator, .. } = self.nccl;
         let stream = rank.stream.as_raw_cuda().context("no CUDA stream")?.cast();
-        let half = len / 2;
+        let ranks = rank.world.size();
+        let share = len / ranks;
         match self.kind {
             Kind::Reduce => {
                 let (from, to) = (from.cast(), to.cast());
@@ -311,23 +314,24 @@ impl NcclCollective<'_> {
             }
             Kind::Gather => {
                 let (from, to) = (from.cast(), to.cast());
-                // SAFETY: as above; the second has twice as many as the first gives.
+                // SAFETY: as above; the second has room for what each rank gives of its first.
                 let code = unsafe {
-                    (functions.all_gather)(from, to, half, DOUBLES, *communicator, stream)
+                    (functions.all_gather)(from, to, share, DOUBLES, *communicator, stream)
                 };
                 check(functions, "ncclAllGather", code)
             }
             Kind::Exchange => {
                 // SAFETY: the types are those of nccl.h; every start has its end.
                 check(functions, "ncclGroupStart", unsafe { (functions.group_start)() })?;
-                for peer in 0..2 {
-                    let at = peer as usize * half;
+                for peer in 0..ranks {
+                    let at = peer * share;
+                    let peer = peer as c_int;
                     let (from, to) = (from.wrapping_add(at).cast(), to.wrapping_add(at).cast());
-                    // SAFETY: as above, a half for each rank.
+                    // SAFETY: as above, a share for each rank.
                     let codes = unsafe {
                         [
-                            (functions.send)(from, half, DOUBLES, peer, *communicator, stream),
-                            (functions.recv)(to, half, DOUBLES, peer, *communicator, stream),
+                            (functions.send)(from, share, DOUBLES, peer, *communicator, stream),
+                            (functions.recv)(to, share, DOUBLES, peer, *communicator, stream),
                         ]
                     };
                     check(functions, "ncclSend", codes[0])?;
@@ -357,8 +361,7 @@ impl Player for NcclCollective<'_> {
         if let Some(reason) = &*self.nccl.failed.borrow() {
             bail!("{reason}");
         }
-        let len = bytes as usize / size_of::<f64>();
-        let len = if self.kind == Kind::Reduce { len } else { len.max(2) };
+        let len = self.kind.words(bytes, rank.world.size());
         self.buffers = Some([rank.device.alloc(len)?, rank.device.alloc(len)?]);
         Ok(true)
     }
