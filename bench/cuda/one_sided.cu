@@ -9,14 +9,14 @@
 // within `spread` bytes, so that none comes from a cache.
 MP_KERNEL void MP_BLOCK_OF(512) mp_perf_gets(const __grid_constant__ mp::Window window, std::uint64_t to, std::uint64_t bytes, std::uint64_t step,
                                               std::uint64_t spread, std::uint64_t untimed, std::uint64_t timed,
-                                              std::uint32_t* samples, mp::PingPongTime* time) {
-    mp::perf::Watch watch = {samples, time};
+                                              mp::PingPongTime* time) {
+    mp::perf::Watch watch = {nullptr, time};
     std::uint64_t at = 0;
     const auto get = [&] {
         at = at + step < spread ? at + step : 0;
         return mp::get(mp::block(), window, 1, at, mp::impl::at<void>(to), bytes) && !mp::flush(mp::block(), window, 1).failed();
     };
-    mp::perf::play_rounds(get, untimed, timed, watch);
+    mp::perf::play_together(get, untimed, timed, watch);
 }
 
 namespace mp {
@@ -34,7 +34,7 @@ MP_DEVICE void play_fetch_adds(const Window& window, std::uint64_t untimed, std:
         one = before - last;
         return added;
     };
-    play_rounds(add, untimed, timed, watch);
+    play_together(add, untimed, timed, watch);
     if (before + one - first != untimed + timed) watch.end(true);
 }
 
@@ -43,8 +43,8 @@ MP_DEVICE void play_fetch_adds(const Window& window, std::uint64_t untimed, std:
 
 // Adds to the first word of rank 1's share, relaxed or with acquire and release, and waits for what the word held, by one thread.
 MP_KERNEL void mp_perf_fetch_adds(const __grid_constant__ mp::Window window, std::uint32_t ordered, std::uint64_t untimed, std::uint64_t timed,
-                                  std::uint32_t* samples, mp::PingPongTime* time) {
-    mp::perf::Watch watch = {samples, time};
+                                  mp::PingPongTime* time) {
+    mp::perf::Watch watch = {nullptr, time};
     ordered != 0 ? mp::perf::play_fetch_adds(window, untimed, timed, mp::acq_rel, watch)
                  : mp::perf::play_fetch_adds(window, untimed, timed, mp::relaxed, watch);
 }

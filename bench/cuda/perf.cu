@@ -72,6 +72,17 @@ MP_DEVICE void play_rounds(const Round& play, std::uint64_t untimed, std::uint64
     watch.end(failed);
 }
 
+// The same, timed as a whole: between two rounds is nothing of the watch's. A peer's loop has nothing there either.
+template <class Round>
+MP_DEVICE void play_together(const Round& play, std::uint64_t untimed, std::uint64_t timed, Watch& watch) {
+    const auto before = static_cast<std::uint32_t>(untimed), count = static_cast<std::uint32_t>(timed);
+    bool goes = true;
+    for (std::uint32_t round = 0; round < before && goes; ++round) goes = play();
+    watch.begin();
+    for (std::uint32_t round = 0; round < count && goes; ++round) goes = play();
+    watch.end(!goes);
+}
+
 // A ping-pong of messages with `turns` pairs in each direction, used in turn. The serving side is one message ahead, so that
 // it sends by its last pair first.
 template <int turns, bool checks>

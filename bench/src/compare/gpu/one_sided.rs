@@ -106,7 +106,7 @@ impl Kernel {
         let gets = self.what == What::Get;
         let watch = Watch::of_all(rank, if gets { rounds_in_kernels(self.x) } else { IN_KERNELS })?;
         let to = pair.source.buffer().device_address().context("no address")?;
-        let (samples, time) = (watch.samples(), watch.time());
+        let time = watch.time();
         // No two gets of a line of the cache.
         let (step, ordered) = (self.x.max(128), u32::from(self.what == What::FetchAddOrdered));
         let mut args = vec![Arg::new(window)];
@@ -116,9 +116,7 @@ impl Kernel {
             }
             false => args.push(Arg::new(&ordered)),
         }
-        let rest =
-            [Arg::new(&UNTIMED), Arg::new(&watch.rounds), Arg::new(&samples), Arg::new(&time)];
-        args.extend(rest);
+        args.extend([Arg::new(&UNTIMED), Arg::new(&watch.rounds), Arg::new(&time)]);
         let (name, threads) = match gets {
             true => ("mp_perf_gets", get_threads(self.x)),
             false => ("mp_perf_fetch_adds", 1),
