@@ -647,6 +647,9 @@ mod host {
 mod gpu {
     use super::*;
 
+    /// Values of a block that no rings carry.
+    const LARGE: usize = 150_000;
+
     fn gpu() -> Device {
         Device::cuda(0).unwrap()
     }
@@ -663,6 +666,26 @@ mod gpu {
         on_teams_in_reverse(&gpu(), &[2, 3]);
     }
 
+    /// A rank on each, or two on one: small blocks, those of several rings, and those in pieces.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn every_kind_type_and_operation_between_all_gpus() {
+        let gpus = libmp::gdsync::CudaDevice::count().unwrap();
+        for ranks in 2..=gpus.clamp(2, 8) as usize {
+            on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
+                let device = Device::cuda(world.rank() as u32 % gpus).unwrap();
+                every_type(&world, &device, Trigger::Stream, 7);
+                every_type(&world, &device, Trigger::Mixed, 2500);
+                let mut rank = Rank::new(&world, &device, 8 * LARGE, Trigger::Mixed);
+                every_kind_of::<f64>(&mut rank, LARGE);
+                every_kind_of::<f32>(&mut rank, LARGE - 1);
+                world.barrier().unwrap();
+                drop(rank);
+                world.finish().unwrap();
+            });
+        }
+    }
+
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_join_in() {
@@ -673,7 +696,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn large_blocks_of_streams_and_kernels() {
-        super::kernels_join_in(&gpu(), 8 * 150_000, &[2, 3], (&[150_000], 256), 2);
+        super::kernels_join_in(&gpu(), 8 * LARGE, &[2, 3], (&[LARGE], 256), 2);
     }
 
     #[test]
