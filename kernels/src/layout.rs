@@ -28,8 +28,8 @@ shared_constants! {
     pub const LEAST_PIECE: u64 = 1024 as least_piece;
     /// Packets of the smallest ring of a collective, of 16 bytes: so far a rank that only gives may be ahead.
     pub const LEAST_RING: u64 = 64 as least_ring;
-    /// Words of a block that a ring carries at least, where several do: those of a block of threads.
-    pub const LEAST_SHARE: u64 = 512 as least_share;
+    /// Words of a block that a ring carries at least, where several do: with those of another rank as many as a block of threads has threads.
+    pub const LEAST_SHARE: u64 = 256 as least_share;
     /// Bytes between two words of lanes: a cache line.
     pub const LANE_STRIDE: u64 = 64 as lane_stride;
     /// What `CollectiveRun::reduction` is if blocks are placed, not combined.

@@ -40,8 +40,8 @@ constexpr std::uint64_t least_piece = 1024;
 // Packets of the smallest ring of a collective, of 16 bytes: so far a rank that only gives may be ahead.
 constexpr std::uint64_t least_ring = 64;
 
-// Words of a block that a ring carries at least, where several do: those of a block of threads.
-constexpr std::uint64_t least_share = 512;
+// Words of a block that a ring carries at least, where several do: with those of another rank as many as a block of threads has threads.
+constexpr std::uint64_t least_share = 256;
 
 // Bytes between two words of lanes: a cache line.
 constexpr std::uint64_t lane_stride = 64;

@@ -10,7 +10,7 @@ use gdsync::{
 };
 use mp_kernels::{
     Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LEAST_PIECE,
-    LEAST_RING, LEAST_SHARE, LaneCounters, NO_REDUCTION, PACKET, RingState, WaitStatus,
+    LEAST_RING, LaneCounters, NO_REDUCTION, PACKET, RingState, WaitStatus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ const MOST_PIECE: usize = 64 << 10;
 /// Lanes of the host and the bytes of a piece: the CPU does one after another.
 const HOST_LANES: (usize, usize) = (2, 16 << 10);
 /// Threads of a block that serves a ring, of one that serves lanes, and of one that serves a NIC.
-const RING_THREADS: u32 = LEAST_SHARE as u32;
+const RING_THREADS: u32 = 512;
 const LANE_THREADS: u32 = 512;
 const NIC_THREADS: u32 = 256;
 
