@@ -15,7 +15,7 @@ use crate::world::{entries, put};
 /// What a handle of a request is.
 ///
 /// A message of host memory in a predefined communicator, started and not persistent, is its ticket: the number of the request, moved up by
-/// [`ODD`], which no address has, and by whether it is of `MPI_COMM_SELF`. Any other handle is the address of what is [`Held`].
+/// [`ODD`], which no address has, and by whether it is of `MPI_COMM_SELF`. Any other handle is the address of what is [`Boxed`].
 enum Named<'a> {
     /// The null handle, and a send that was complete at once.
     Nothing,
@@ -60,16 +60,22 @@ unsafe fn named<'a>(call: &str, handle: Handle) -> Named<'a> {
         }
         _ => {
             // SAFETY: the caller's promise.
-            let held = unsafe { &mut *(handle as *mut Held) };
-            match held.made {
-                Made::Started(ref comm, ticket) => Named::Started(comm, ticket),
-                Made::Nobody | Made::Request(_) => Named::Held(held),
+            match unsafe { &mut *(handle as *mut Boxed) } {
+                Boxed::Started(comm, ticket) => Named::Started(comm, *ticket),
+                Boxed::Held(held) => Named::Held(held),
             }
         }
     }
 }
 
-/// What a handle of a request points to.
+/// What the address of a handle points to.
+enum Boxed {
+    /// A message whose ticket is no handle by itself: of a communicator that the program made.
+    Started(Arc<Comm>, Ticket),
+    Held(Held),
+}
+
+/// Any other request: persistent, of memory of a device, of rows, to or from nobody, cancelled.
 pub(crate) struct Held {
     made: Made,
     persistent: bool,
@@ -107,8 +113,6 @@ impl Packed {
 pub(crate) enum Made {
     /// To or from `MPI_PROC_NULL`: complete at once.
     Nobody,
-    /// Of host memory, and not persistent: what is no handle by itself.
-    Started(Arc<Comm>, Ticket),
     Request(Request<'static>),
 }
 
@@ -122,7 +126,7 @@ impl Held {
         let was_active = std::mem::take(&mut self.active);
         let status = match &mut self.made {
             _ if !was_active => Status::empty(ANY_SOURCE),
-            Made::Nobody | Made::Started(..) => Status::empty(PROC_NULL),
+            Made::Nobody => Status::empty(PROC_NULL),
             Made::Request(request) => {
                 // The clock is not read for what is complete.
                 let got = match request.test() {
@@ -147,7 +151,7 @@ impl Held {
     fn test(&mut self, call: &str) -> Option<Status> {
         let got = match &mut self.made {
             _ if !self.active => return Some(self.wait(call)),
-            Made::Nobody | Made::Started(..) => return Some(self.wait(call)),
+            Made::Nobody => return Some(self.wait(call)),
             Made::Request(request) => {
                 let got = expect(call, request.test())?;
                 Status::of(got, request.is_cancelled())
@@ -162,7 +166,7 @@ impl Held {
     fn request(&mut self) -> Option<&mut Request<'static>> {
         match &mut self.made {
             Made::Request(request) => Some(request),
-            Made::Nobody | Made::Started(..) => None,
+            Made::Nobody => None,
         }
     }
 }
@@ -185,7 +189,14 @@ pub(crate) fn finish(call: &str, comm: &Comm, ticket: Ticket) -> tagged::Status 
 /// The pointer is valid for a write.
 pub(crate) unsafe fn give(to: *mut Handle, held: Held) {
     // SAFETY: the caller's promise.
-    unsafe { put(to, Box::into_raw(Box::new(held)) as Handle) }
+    unsafe { give_box(to, Boxed::Held(held)) }
+}
+
+/// # Safety
+/// As [`give`].
+unsafe fn give_box(to: *mut Handle, boxed: Boxed) {
+    // SAFETY: the caller's promise.
+    unsafe { put(to, Box::into_raw(Box::new(boxed)) as Handle) }
 }
 
 /// Gives the program a handle of what was started; of what has gone at once there is nothing to hold.
@@ -203,7 +214,7 @@ pub(crate) unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ti
     unsafe {
         match (handle, ticket) {
             (Some(handle), _) => put(to, handle),
-            (None, Some(ticket)) => give_held(to, comm, ticket),
+            (None, Some(ticket)) => give_other(to, comm, ticket),
             (None, None) => {}
         }
     }
@@ -212,15 +223,16 @@ pub(crate) unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ti
 /// # Safety
 /// As [`give`].
 #[cold]
-unsafe fn give_held(to: *mut Handle, comm: Used, ticket: Ticket) {
-    let made = match comm {
-        Used::Made(comm) => Made::Started(comm, ticket),
+unsafe fn give_other(to: *mut Handle, comm: Used, ticket: Ticket) {
+    let boxed = match comm {
+        Used::Made(comm) => Boxed::Started(comm, ticket),
         Used::Predefined { comm, .. } => {
-            Made::Request(expect("a request", comm.messages.request(ticket)))
+            let request = expect("a request", comm.messages.request(ticket));
+            Boxed::Held(Held::new(Made::Request(request), false, None))
         }
     };
     // SAFETY: the caller's promise.
-    unsafe { give(to, Held::new(made, false, None)) }
+    unsafe { give_box(to, boxed) }
 }
 
 /// Takes back a request that is complete, unless it is persistent.
@@ -233,10 +245,10 @@ unsafe fn done(at: *mut Handle) {
     unsafe {
         let handle = *at;
         if handle & ODD == 0 && handle != REQUEST_NULL {
-            if (*(handle as *const Held)).persistent {
+            if let Boxed::Held(Held { persistent: true, .. }) = &*(handle as *const Boxed) {
                 return;
             }
-            drop(Box::from_raw(handle as *mut Held));
+            drop(Box::from_raw(handle as *mut Boxed));
         }
         at.write(REQUEST_NULL);
     }
