@@ -59,20 +59,8 @@ struct Watch {
     }
 };
 
-// Rounds, fewer than 2^32, of what returns whether it went well; the watch runs for those that are timed.
-template <class Round>
-MP_DEVICE void play_rounds(const Round& play, std::uint64_t untimed, std::uint64_t timed, Watch& watch) {
-    const auto first = static_cast<std::uint32_t>(untimed), end = static_cast<std::uint32_t>(untimed + timed);
-    bool failed = false;
-    for (std::uint32_t round = 0; round < end && !failed; ++round) {
-        if (round == first) watch.begin();
-        failed = !play();
-        if (round >= first) watch.round(round - first);
-    }
-    watch.end(failed);
-}
-
-// The same, timed as a whole: between two rounds is nothing of the watch's. A peer's loop has nothing there either.
+// Rounds, fewer than 2^32, of what returns whether it went well, the last `timed` of them timed as a whole: between two of those is nothing
+// of the watch's, as a peer's loop has nothing there.
 template <class Round>
 MP_DEVICE void play_together(const Round& play, std::uint64_t untimed, std::uint64_t timed, Watch& watch) {
     const auto before = static_cast<std::uint32_t>(untimed), count = static_cast<std::uint32_t>(timed);
@@ -128,7 +116,7 @@ MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPon
 MP_DEVICE void play_barriers(const Collective& collective, std::uint64_t untimed, std::uint64_t timed, bool ordered, Watch& watch) {
     Barrier barrier(block(), collective);
     const auto meet = [&] { return !(ordered ? barrier.wait(block()) : barrier.wait(block(), sync_only)).failed(); };
-    play_rounds(meet, untimed, timed, watch);
+    play_together(meet, untimed, timed, watch);
     barrier.close(block());
 }
 
@@ -136,7 +124,7 @@ MP_DEVICE void play_barriers(const Collective& collective, std::uint64_t untimed
 MP_DEVICE void play_all_reduces(const Collective& collective, double* values, std::uint64_t count, std::uint64_t untimed,
                                 std::uint64_t timed, Watch& watch) {
     const auto reduce = [&] { return !all_reduce(block(), collective, values, count, sum_t{}).failed(); };
-    play_rounds(reduce, untimed, timed, watch);
+    play_together(reduce, untimed, timed, watch);
 }
 
 }  // namespace perf
@@ -226,15 +214,14 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::ui
 
 // Barriers one after another; `ordered` not 0: each orders memory.
 MP_KERNEL void mp_perf_barrier(const __grid_constant__ mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
-                               std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
-    mp::perf::Watch watch = {samples, time};
+                               std::uint32_t ordered, mp::PingPongTime* time) {
+    mp::perf::Watch watch = {nullptr, time};
     mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
 }
 
 // All-reduces of `count` values, one after another, by one block.
 MP_KERNEL void MP_BLOCK_OF(512) mp_perf_all_reduce(const __grid_constant__ mp::Collective collective, double* values, std::uint64_t count,
-                                                   std::uint64_t untimed, std::uint64_t timed, std::uint32_t* samples,
-                                                   mp::PingPongTime* time) {
-    mp::perf::Watch watch = {samples, time};
+                                                   std::uint64_t untimed, std::uint64_t timed, mp::PingPongTime* time) {
+    mp::perf::Watch watch = {nullptr, time};
     mp::perf::play_all_reduces(collective, values, count, untimed, timed, watch);
 }

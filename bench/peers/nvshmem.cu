@@ -6,9 +6,9 @@
 //
 // Of all PEs:
 //   barrier_kernel 0 ROUNDS 1    nvshmem_barrier_all by one thread; µs
-//   barrier_stream 0 ROUNDS 0    nvshmemx_barrier_all_on_stream; µs
+//   barrier_stream 0 ROUNDS IN_GRAPH    nvshmemx_barrier_all_on_stream, in replays of a graph of so many if that is not 0; µs
 //   reduce_kernel SIZE ROUNDS THREADS   nvshmemx_double_sum_reduce_block, SIZE bytes; µs
-//   reduce SIZE ROUNDS 0, gather, all_to_all   on a stream, SIZE bytes of result; µs
+//   reduce SIZE ROUNDS IN_GRAPH, gather, all_to_all   on a stream, SIZE bytes of result, as barriers; µs
 //
 // Between two PEs, and refused where there are more:
 //   p 8 ROUNDS 1                 one thread: nvshmem_uint64_p, nvshmem_uint64_wait_until; µs one way
@@ -217,17 +217,34 @@ void streams(State &state, size_t size, int rounds, double answer[2]) {
     answer[1] = enqueued * 1e6 / rounds;
 }
 
-double barriers_on_stream(State &state, int rounds) {
-    double elapsed = 0;
-    for (int done = 0; done < rounds; done += batch) {
-        int count = rounds - done < batch ? rounds - done : batch;
-        nvshmem_barrier_all();
-        auto begin = std::chrono::steady_clock::now();
-        for (int round = 0; round < count; round++) nvshmemx_barrier_all_on_stream(state.stream);
+// Microseconds of a round on the stream, and of the CPU. `in_graph` not 0: so many rounds are captured first, once they have been played as
+// they are, and their graph is replayed.
+template <class Play>
+void on_stream(State &state, int rounds, int in_graph, double answer[2], const Play &play) {
+    cudaGraphExec_t graph = nullptr;
+    if (in_graph != 0) {
+        for (int round = 0; round < in_graph; round++) play();
         check(cudaStreamSynchronize(state.stream), "waiting for the stream");
-        elapsed += seconds_since(begin);
+        cudaGraph_t captured = nullptr;
+        check(cudaStreamBeginCapture(state.stream, cudaStreamCaptureModeThreadLocal), "capturing");
+        for (int round = 0; round < in_graph; round++) play();
+        check(cudaStreamEndCapture(state.stream, &captured), "ending the capture");
+        check(cudaGraphInstantiate(&graph, captured, 0), "instantiating the graph");
+        check(cudaGraphDestroy(captured), "destroying what was captured");
+        check(cudaGraphLaunch(graph, state.stream), "launching the graph");
+        check(cudaStreamSynchronize(state.stream), "waiting for the stream");
     }
-    return elapsed * 1e6 / rounds;
+    int each = in_graph == 0 ? 1 : in_graph, launches = (rounds + each - 1) / each;
+    nvshmem_barrier_all();
+    auto begin = std::chrono::steady_clock::now();
+    for (int launch = 0; launch < launches; launch++) {
+        if (graph != nullptr) check(cudaGraphLaunch(graph, state.stream), "launching the graph");
+        else play();
+    }
+    answer[1] = seconds_since(begin) * 1e6 / (launches * each);
+    check(cudaStreamSynchronize(state.stream), "waiting for the stream");
+    answer[0] = seconds_since(begin) * 1e6 / (launches * each);
+    if (graph != nullptr) check(cudaGraphExecDestroy(graph), "destroying the graph");
 }
 
 double bandwidth(State &state, size_t size, int rounds, int blocks) {
@@ -263,24 +280,17 @@ double words(State &state, int threads, int rounds, int blocks) {
     return double(rounds) * threads * blocks * 1e3 / double(ended - began);
 }
 
-// Microseconds of a collective on a stream, and of the CPU.
-void collectives(State &state, const std::string &what, size_t size, int rounds, double answer[2]) {
+// A collective on the stream.
+void collective(State &state, const std::string &what, size_t size) {
     auto *to = reinterpret_cast<double *>(state.landing);
     auto *from = reinterpret_cast<const double *>(state.source);
     // Of a gathered or exchanged result a share is each PE's: a word at least.
     size_t count = size / sizeof(double), pes = size_t(state.pes), share = count < pes ? 1 : count / pes;
-    nvshmem_barrier_all();
-    auto begin = std::chrono::steady_clock::now();
-    for (int round = 0; round < rounds; round++) {
-        int code;
-        if (what == "reduce") code = nvshmemx_double_sum_reduce_on_stream(NVSHMEM_TEAM_WORLD, to, from, count, state.stream);
-        else if (what == "gather") code = nvshmemx_double_fcollect_on_stream(NVSHMEM_TEAM_WORLD, to, from, share, state.stream);
-        else code = nvshmemx_double_alltoall_on_stream(NVSHMEM_TEAM_WORLD, to, from, share, state.stream);
-        if (code != 0) fail(what + " on a stream returned " + std::to_string(code));
-    }
-    answer[1] = seconds_since(begin) * 1e6 / rounds;
-    check(cudaStreamSynchronize(state.stream), "waiting for the stream");
-    answer[0] = seconds_since(begin) * 1e6 / rounds;
+    int code;
+    if (what == "reduce") code = nvshmemx_double_sum_reduce_on_stream(NVSHMEM_TEAM_WORLD, to, from, count, state.stream);
+    else if (what == "gather") code = nvshmemx_double_fcollect_on_stream(NVSHMEM_TEAM_WORLD, to, from, share, state.stream);
+    else code = nvshmemx_double_alltoall_on_stream(NVSHMEM_TEAM_WORLD, to, from, share, state.stream);
+    if (code != 0) fail(what + " on a stream returned " + std::to_string(code));
 }
 
 // Kernels that wait for one another are launched so that NVSHMEM knows of them.
@@ -327,7 +337,7 @@ void measure(State &state, const std::string &what, size_t size, int rounds, int
         launch(reinterpret_cast<const void *>(play_reduce), 1, width, arguments, state);
         answer[0] = kernel_us(state, rounds);
     } else if (what == "reduce" || what == "gather" || what == "all_to_all") {
-        collectives(state, what, size, rounds, answer);
+        on_stream(state, rounds, width, answer, [&] { collective(state, what, size); });
     } else if (what == "stream") {
         streams(state, size, rounds, answer);
     } else if (what == "barrier_kernel") {
@@ -335,7 +345,7 @@ void measure(State &state, const std::string &what, size_t size, int rounds, int
         launch(reinterpret_cast<const void *>(play_barrier), 1, 1, arguments, state);
         answer[0] = kernel_us(state, rounds);
     } else if (what == "barrier_stream") {
-        answer[0] = barriers_on_stream(state, rounds);
+        on_stream(state, rounds, width, answer, [&] { nvshmemx_barrier_all_on_stream(state.stream); });
     } else if (what == "bandwidth") {
         answer[0] = bandwidth(state, size, rounds, width);
     } else {

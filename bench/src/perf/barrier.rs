@@ -1,4 +1,4 @@
-//! What a barrier of all ranks costs: of the host, of streams, of kernels.
+//! What a barrier of all ranks costs: of the host, of streams, of graphs, of kernels.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use gdsync::{Arg, Dims};
 
 use super::kernel::Watch;
-use super::{BATCH, Rank, bar, soon};
+use super::{BATCH, IN_GRAPH, Rank, bar, in_graph, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// What is measured.
@@ -24,24 +24,26 @@ pub struct Plan {
 /// A barrier that fails.
 pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let gpu = rank.device.as_cuda().is_some();
-    let bar = bar(rank, if gpu { 4 } else { 1 })?;
+    let bar = bar(rank, if gpu { 5 } else { 1 })?;
     let mut series = Vec::new();
-    let mut add = |name: &str, samples: Vec<f64>, p99: Option<f64>| {
-        let points = vec![Point { x: rank.world.size() as f64, samples, p99 }];
+    let mut add = |name: &str, samples: Vec<f64>| {
+        let points = vec![Point { x: rank.world.size() as f64, samples, p99: None }];
         series.push(Series { name: name.into(), role: Role::Ours, points });
         bar.inc(1);
     };
-    let timed = |barrier: &dyn Fn() -> Result<()>, rounds: u64, end: &dyn Fn() -> Result<()>| {
-        let mut samples = Vec::new();
+    // A call of `barriers` is `each` of them.
+    let timed = |barriers: &dyn Fn() -> Result<()>,
+                 each: u64,
+                 rounds: u64,
+                 end: &dyn Fn() -> Result<()>| {
+        let (mut samples, rounds) = (Vec::new(), rounds.div_ceil(each) * each);
         for repeat in 0..=plan.repeats {
             let (mut elapsed, mut left) = (0.0, rounds);
             while left > 0 {
-                let batch = left.min(BATCH);
+                let batch = left.min(BATCH / each * each);
                 rank.world.barrier()?;
                 let since = Instant::now();
-                for _ in 0..batch {
-                    barrier()?;
-                }
+                (0..batch / each).try_for_each(|_| barriers())?;
                 end()?;
                 elapsed += since.elapsed().as_secs_f64();
                 left -= batch;
@@ -51,37 +53,36 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
         }
         Ok::<_, anyhow::Error>(samples)
     };
-    let host = timed(&|| Ok(rank.world.barrier()?), plan.rounds.div_ceil(20), &|| Ok(()))?;
-    add("host", host, None);
+    let host = timed(&|| Ok(rank.world.barrier()?), 1, plan.rounds.div_ceil(20), &|| Ok(()))?;
+    add("host", host);
     if gpu {
         let barrier = rank.world.prepare_collective(&rank.device, 0)?;
         let stream = &rank.stream;
+        let enqueue = |_| Ok(barrier.barrier().start_on(stream)?);
         let end = || Ok(rank.world.synchronize(stream, soon())?);
-        add("stream", timed(&|| Ok(barrier.barrier().start_on(stream)?), plan.rounds, &end)?, None);
+        add("stream", timed(&|| enqueue(0), 1, plan.rounds, &end)?);
+        let graph = in_graph(rank, enqueue)?;
+        let replay = || Ok(stream.launch_graph(&graph)?);
+        add("graph", timed(&replay, IN_GRAPH, plan.rounds, &end)?);
         let (collective, untimed) = (barrier.handle(), 100u64);
         for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
-            let watch = Watch::new(rank, plan.rounds)?;
-            let (samples, time) = (watch.samples(), watch.time());
-            let (mut medians, mut tails) = (Vec::new(), Vec::new());
+            let watch = Watch::of_all(rank, plan.rounds)?;
+            let time = watch.time();
+            let mut samples = Vec::new();
             for repeat in 0..=plan.repeats {
                 let args = [
                     Arg::new(&collective),
                     Arg::new(&untimed),
                     Arg::new(&watch.rounds),
                     Arg::new(&ordered),
-                    Arg::new(&samples),
                     Arg::new(&time),
                 ];
                 // SAFETY: the kernel's signature; barrier and watch outlive the launch, which `run` waits for.
                 let rounds =
                     unsafe { watch.run(rank, "mp_perf_barrier", Dims::linear(1, 32), &args)? };
-                if repeat > 0 {
-                    medians.push(rounds.median);
-                    tails.push(rounds.p99);
-                }
+                samples.extend((repeat > 0).then_some(rounds.median));
             }
-            let p99 = super::quantile(&mut tails, 0.5);
-            add(name, medians, Some(p99));
+            add(name, samples);
         }
         rank.world.barrier()?;
     }
@@ -99,7 +100,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 /// How it was measured.
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
-        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, each barrier timed by the GPU's clock, a repeat gives its median, the 99th percentile is the median of those of the repeats; streams and host: by the CPU's clock, batches of at most 300, their time divided by their barriers.",
+        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, by the GPU's clock; streams, graphs of {IN_GRAPH} and host: by the CPU's clock, batches of at most 300; the time of all divided by their number.",
         rank.ranks, plan.rounds, plan.repeats
     )]
 }

@@ -9,7 +9,7 @@ use libmp::{FusedStream, Operation, Recv, Region, Send, Step};
 use mp_kernels::{WaitBounds, packet_threads};
 
 use super::kernel::Watch;
-use super::{BATCH, Rank, bar, block_threads, quantile, soon};
+use super::{BATCH, IN_GRAPH, Rank, bar, block_threads, in_graph, quantile, soon};
 use crate::kernels::PingPong;
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
@@ -78,8 +78,6 @@ pub struct Plan {
 
 /// Rounds of a kernel before its clock starts.
 const UNTIMED: u64 = 100;
-/// Lists in a captured graph. Even, so that each replay ends with the pair it began with.
-const IN_GRAPH: u64 = 20;
 
 /// Launches in a batch whose enqueuing is timed, fewer than a stream takes before a call waits for room (`AHEAD` of gdsync), and
 /// such batches in a repeat.
@@ -351,10 +349,7 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);
             times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * in_short * OPERATIONS) as f64);
         } else if form == Form::Graph {
-            world.barrier()?;
-            stream.begin_capture()?;
-            (0..IN_GRAPH as usize).try_for_each(enqueue)?;
-            graph = Some(stream.end_capture()?);
+            graph = Some(in_graph(rank, enqueue)?);
         }
     }
     Ok(times)

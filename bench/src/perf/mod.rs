@@ -18,6 +18,7 @@ pub mod work;
 use std::time::Duration;
 
 use anyhow::Result;
+use gdsync::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
 use libmp::Deadline;
 
@@ -32,6 +33,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// At most so many rounds of streams are enqueued before the ranks meet: a CUDA stream takes about a thousand operations, and
 /// while one rank's call waits for room, no other thread of the process gets anything onto the same GPU.
 const BATCH: u64 = 300;
+
+/// Rounds in a captured graph. Even: those that use two things in turn end with the one that they began with.
+pub(crate) const IN_GRAPH: u64 = 20;
+
+/// So many rounds of what `enqueue` enqueues on the rank's stream, as a graph. Once as they are: what is made at the first use is not
+/// made in a capture.
+pub(crate) fn in_graph(rank: &Rank, enqueue: impl Fn(usize) -> Result<()>) -> Result<Graph> {
+    (0..IN_GRAPH as usize).try_for_each(&enqueue)?;
+    rank.world.synchronize(&rank.stream, soon())?;
+    rank.stream.begin_capture()?;
+    (0..IN_GRAPH as usize).try_for_each(&enqueue)?;
+    let graph = rank.stream.end_capture()?;
+    rank.world.barrier()?;
+    Ok(graph)
+}
 
 fn soon() -> Deadline {
     Deadline::after(PATIENCE)

@@ -139,6 +139,12 @@ MP_DEVICE void fence(Order, Scope);
 // fenced: the order of a store or addition that a release fence is ahead of, so that several need one fence. relaxed; on the CPU release,
 // which costs nothing more there, and which ThreadSanitizer understands.
 
+// polled: the order of loads that end_polls comes behind, so that of many looks at a word one acquires, the last: what it saw was released
+// with is seen by this thread from there on. relaxed, with a fence at the end, where a fence that acquires waits for nothing (sm_90);
+// elsewhere each look acquires, and nothing is left to do. Scope: that of the looks.
+template <class Scope>
+MP_DEVICE void end_polls(Scope);
+
 // ---- threads --------------------------------------------------------------------------------------------------
 
 MP_DEVICE unsigned thread_rank();  // in its block, x fastest, 0 … block_threads() - 1; orders nothing
@@ -150,8 +156,9 @@ MP_DEVICE unsigned multiprocessor();  // the number of the one that the block is
 
 // Every thread of the block waits for all others. What each wrote before is seen by all after, in the block only.
 MP_DEVICE void block_barrier();
-// The beginning of a kernel that its stream may launch while the one in front of it runs: waits until that has ended, whose writes are seen
-// from here on. If it is one block, the next such kernel may be launched: waiting, it takes a block's place from nobody who needs all of them.
+// The beginning of a kernel of one dimension that its stream may launch while the one in front of it runs: waits until that has ended, whose
+// writes are seen from here on. If it is one block, the next such kernel may be launched: waiting, it takes a block's place from nobody who
+// needs all of them.
 MP_DEVICE void begin_in_turn();
 // The same, and says to all whether any thread came with `true`.
 MP_DEVICE bool block_any(bool mine);

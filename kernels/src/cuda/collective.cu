@@ -30,7 +30,8 @@ MP_DEVICE mp::Part part_of_block() { return {mp::block_rank(), mp::grid_blocks()
 
 // A run whose blocks have at most `most` bytes, the same on all ranks, which go by the first rings. A failed wait goes into the
 // collective's report.
-MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
+MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, const __grid_constant__ mp::CollectiveRun run,
+                             std::uint64_t most) {
     mp::begin_in_turn();
     if (mp::block_rank() != 0) return;
     const mp::impl::RingShare all = {0, 0, mp::impl::words_of(most)};
@@ -59,8 +60,8 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_collective_lanes(const __grid_constant__ mp::
 }
 
 // Through a NIC, by one block of threads.
-MP_KERNEL void MP_BLOCK_OF(256) mp_collective_nic(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run,
-                                                  std::uint64_t most) {
+MP_KERNEL void MP_BLOCK_OF(256) mp_collective_nic(const __grid_constant__ mp::Collective collective,
+                                                  const __grid_constant__ mp::CollectiveRun run, std::uint64_t most) {
     mp::begin_in_turn();
     if (mp::block_rank() != 0) return;
     (void)run_one(run, [&](const mp::CollectiveRun& run, const auto& take) {

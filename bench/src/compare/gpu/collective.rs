@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use gdsync::{Arg, Deadline, Dims};
+use gdsync::{Arg, Deadline, Dims, Graph};
 use libmp::{Collective, ReduceOp, Region};
 
 use super::{IN_KERNELS, ON_STREAMS, Player, Sample};
-use crate::perf::{Rank, Watch};
+use crate::perf::{self, IN_GRAPH, Rank, Watch};
 use crate::result::Role;
 use mp_program::peer::patience;
 
@@ -62,20 +62,59 @@ pub fn rounds(bytes: u64) -> u64 {
 }
 
 /// Enqueues `rounds` runs, waits for them, and gives the time of one.
-pub fn on_stream(rank: &Rank, rounds: u64, start: impl Fn() -> Result<()>) -> Result<Sample> {
+fn on_stream(rank: &Rank, rounds: u64, start: impl Fn(usize) -> Result<()>) -> Result<Sample> {
     let since = Instant::now();
-    for _ in 0..rounds {
-        start()?;
-    }
+    (0..rounds as usize).try_for_each(start)?;
     let enqueued = since.elapsed().as_secs_f64();
     rank.world.synchronize(&rank.stream, Deadline::after(patience() / 2))?;
     let (elapsed, each) = (since.elapsed().as_secs_f64(), 1e6 / rounds as f64);
     Ok(Sample { value: elapsed * each, cpu: Some(enqueued * each) })
 }
 
-/// On streams.
-pub fn stream(kind: Kind) -> Box<dyn Player> {
-    Box::new(OnStream { kind, prepared: None })
+/// A captured graph of rounds, made at the first sample; none, for those that are not captured.
+pub struct Captured(Option<Option<Graph>>);
+
+impl Captured {
+    /// None yet.
+    pub fn new(captured: bool) -> Captured {
+        Captured(captured.then_some(None))
+    }
+
+    /// How a figure calls it.
+    pub fn name(&self) -> &'static str {
+        if self.0.is_some() { "graph" } else { "stream" }
+    }
+
+    /// Forgets the graph, since what it uses ends.
+    pub fn clear(&mut self) {
+        *self = Captured::new(self.0.is_some());
+    }
+
+    /// The time of one of `rounds`, of which each is what `start` enqueues, told its number.
+    pub fn sample(
+        &mut self,
+        rank: &Rank,
+        rounds: u64,
+        start: impl Fn(usize) -> Result<()>,
+    ) -> Result<Sample> {
+        let Some(graph) = &mut self.0 else {
+            return on_stream(rank, rounds, start);
+        };
+        if graph.is_none() {
+            *graph = Some(perf::in_graph(rank, start)?);
+        }
+        let graph = graph.as_ref().context("no graph")?;
+        let replay = |_| Ok(rank.stream.launch_graph(graph)?);
+        // Several times as many: of some launches what comes before the first and behind the last would be much.
+        let Sample { value, cpu } = on_stream(rank, (5 * rounds).div_ceil(IN_GRAPH), replay)?;
+        let share = 1.0 / IN_GRAPH as f64;
+        Ok(Sample { value: value * share, cpu: cpu.map(|cpu| cpu * share) })
+    }
+}
+
+/// On streams, or captured from them.
+pub fn stream(kind: Kind, captured: bool) -> Box<dyn Player> {
+    Box::new(OnStream { kind, captured: Captured::new(captured), prepared: None })
 }
 
 /// The all-reduce of few values by one block.
@@ -85,6 +124,7 @@ pub fn kernel() -> Box<dyn Player> {
 
 struct OnStream {
     kind: Kind,
+    captured: Captured,
     prepared: Option<Prepared>,
 }
 
@@ -97,7 +137,7 @@ struct Prepared {
 
 impl Player for OnStream {
     fn name(&self) -> String {
-        "libmp, stream".into()
+        format!("libmp, {}", self.captured.name())
     }
 
     fn role(&self) -> Role {
@@ -111,13 +151,14 @@ impl Player for OnStream {
         let all = rank.world.prepare_collective(&rank.device, 8 * len)?;
         let from = rank.world.alloc(&rank.device, given)?;
         let to = rank.world.alloc(&rank.device, len)?;
+        self.captured.clear();
         self.prepared = Some(Prepared { all, from, to, bytes });
         Ok(true)
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
         let Prepared { all, from, to, bytes } = self.prepared.as_ref().context("not prepared")?;
-        on_stream(rank, rounds(*bytes), || {
+        self.captured.sample(rank, rounds(*bytes), |_| {
             let run = match self.kind {
                 Kind::Reduce => all.all_reduce(ReduceOp::Sum, from, to),
                 Kind::Gather => all.all_gather(from, to),
@@ -157,14 +198,13 @@ impl Player for InKernel {
         let (handle, untimed) = (all.handle(), 100u64);
         let address = values.buffer().device_address().context("no address")?;
         let count = values.len() as u64;
-        let (samples, time) = (watch.samples(), watch.time());
+        let time = watch.time();
         let args = [
             Arg::new(&handle),
             Arg::new(&address),
             Arg::new(&count),
             Arg::new(&untimed),
             Arg::new(&watch.rounds),
-            Arg::new(&samples),
             Arg::new(&time),
         ];
         let threads = threads(8 * count);

@@ -1,12 +1,13 @@
 //! Exchanges of halos by this library: in a kernel (bench/cuda/exchange.cu), and enqueued on a stream as a captured graph.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gdsync::{Arg, Buffer, Deadline, Dims, Graph};
+use gdsync::{Arg, Buffer, Deadline, Dims};
 use libmp::{Recv, Region, Send, Step};
 use mp_kernels::{WaitBounds, WaitReport};
 
+use super::collective::Captured;
 use super::floor::Pair;
 use super::{ON_STREAMS, Player, Sample};
 use crate::perf::Rank;
@@ -24,8 +25,6 @@ const PER_MESSAGE: u64 = 1 << 10;
 /// Bytes that suit a block that puts and signals, and the most blocks.
 const PER_PUT: u64 = 16 << 10;
 pub const MOST_BLOCKS: u64 = 32;
-/// Exchanges in a captured graph; even, since two pairs of messages are used in turn.
-const IN_GRAPH: u64 = 20;
 
 /// Blocks for a halo of `bytes` by puts.
 pub fn blocks_of_puts(bytes: u64) -> u32 {
@@ -39,7 +38,7 @@ pub fn kernel() -> Box<dyn Player> {
 
 /// Sends and receives in a graph.
 pub fn graph() -> Box<dyn Player> {
-    Box::new(Captured { state: None })
+    Box::new(OnStream { captured: Captured::new(true), state: None })
 }
 
 struct Kernel {
@@ -166,17 +165,17 @@ fn puts(rank: &Rank, pair: &mut Pair, bytes: u64, time: u64) -> Result<()> {
     Ok(())
 }
 
-struct Captured {
+struct OnStream {
+    captured: Captured,
     state: Option<State>,
 }
 
 struct State {
     sends: [Send; 2],
     recvs: [Recv; 2],
-    graph: Option<Graph>,
 }
 
-impl Player for Captured {
+impl Player for OnStream {
     fn name(&self) -> String {
         "libmp, graph".into()
     }
@@ -195,12 +194,13 @@ impl Player for Captured {
         // Both sides are known before anything is enqueued.
         recvs[1].handle()?;
         sends[1].handle()?;
-        self.state = Some(State { sends, recvs, graph: None });
+        self.captured.clear();
+        self.state = Some(State { sends, recvs });
         Ok(true)
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
-        let state = self.state.as_mut().context("not prepared")?;
+        let state = self.state.as_ref().context("not prepared")?;
         let stream = &rank.stream;
         let enqueue = |round: usize| -> Result<()> {
             let (send, recv) = (&state.sends[round % 2], &state.recvs[round % 2]);
@@ -208,19 +208,6 @@ impl Player for Captured {
                 .world
                 .enqueue(stream, &[Step::start(recv), Step::start(send), Step::wait(recv)])?)
         };
-        if state.graph.is_none() {
-            // Once as it is: what is made at the first use is not made in a capture.
-            (0..IN_GRAPH as usize).try_for_each(enqueue)?;
-            rank.world.synchronize(stream, Deadline::after(Duration::from_secs(60)))?;
-            stream.begin_capture()?;
-            (0..IN_GRAPH as usize).try_for_each(enqueue)?;
-            state.graph = Some(stream.end_capture()?);
-            rank.world.barrier()?;
-        }
-        let graph = state.graph.as_ref().context("no graph")?;
-        let since = Instant::now();
-        (0..ON_STREAMS / IN_GRAPH).try_for_each(|_| stream.launch_graph(graph))?;
-        rank.world.synchronize(stream, Deadline::after(Duration::from_secs(60)))?;
-        Ok(Sample::of(since.elapsed().as_secs_f64() * 1e6 / ON_STREAMS as f64))
+        self.captured.sample(rank, ON_STREAMS, enqueue)
     }
 }

@@ -217,9 +217,11 @@ pub(super) fn measure(
 fn meetings(table: &mut Figures, others: &Others, gpus: &Gpus) -> Result<()> {
     let title = of_all("Barrier", gpus);
     let mut players: Players =
-        ["kernel, ordering memory", "kernel, meeting only", "stream"].map(ours::barrier).into();
+        ["kernel, ordering memory", "kernel, meeting only", "stream", "graph"]
+            .map(ours::barrier)
+            .into();
     players.extend(of("NVSHMEM", others.nvshmem, |nvshmem| {
-        vec![nvshmem.barrier("kernel"), nvshmem.barrier("stream")]
+        ["kernel", "stream", "graph"].map(|place| nvshmem.barrier(place)).into()
     }));
     let (barrier, _) = table.measure(&title, &[gpus.ranks() as u64], &mut players)?;
     let axes = (Axis::linear("ranks", ""), Axis::linear("barrier", "µs"));
@@ -231,11 +233,15 @@ fn meetings(table: &mut Figures, others: &Others, gpus: &Gpus) -> Result<()> {
 fn collectives(table: &mut Figures, others: &Others, gpus: &Gpus) -> Result<()> {
     for kind in collective::Kind::ALL {
         let (title, reduces) = (of_all(kind.name(), gpus), kind == collective::Kind::Reduce);
-        let mut players: Players = vec![collective::stream(kind)];
+        let mut players: Players =
+            [false, true].map(|captured| collective::stream(kind, captured)).into();
         players.extend(reduces.then(collective::kernel));
-        players.extend(of("NCCL", others.nccl, |nccl| vec![nccl.collective(kind)]));
+        players.extend(of("NCCL", others.nccl, |nccl| {
+            [false, true].map(|captured| nccl.collective(kind, captured)).into()
+        }));
         players.extend(of("NVSHMEM", others.nvshmem, |nvshmem| {
-            let mut players = vec![nvshmem.collective(kind)];
+            let mut players: Players =
+                [false, true].map(|captured| nvshmem.collective(kind, captured)).into();
             players.extend(reduces.then(|| nvshmem.all_reduce()));
             players
         }));
@@ -416,8 +422,9 @@ mod tests {
                 _ => anyhow::bail!("so has nobody else"),
             })?;
         for kind in collective::Kind::ALL {
-            let mut players: Players = vec![collective::stream(kind)];
-            players.extend(of("NCCL", &nccl, |nccl| vec![nccl.collective(kind)]));
+            let mut players: Players =
+                [false, true].map(|captured| collective::stream(kind, captured)).into();
+            players.extend(of("NCCL", &nccl, |nccl| vec![nccl.collective(kind, false)]));
             let (series, _) = table.measure(kind.name(), places, &mut players)?;
             let axes = (Axis::log("result", "B"), Axis::log("one run", "µs"));
             table.show(kind.name(), Plot::Lines, axes, true, series);
@@ -444,11 +451,14 @@ mod tests {
                 assert_eq!((figures.len(), absent.len()), (3, 3));
                 assert!(absent.iter().all(|one| one.reason == "so has nobody else"), "{absent:?}");
                 for figure in figures {
-                    let [ours] = figure.series.as_slice() else { panic!("{figure:?}") };
-                    let points = ours.points.iter().map(|point| (point.x, point.samples.len()));
-                    assert_eq!(points.collect::<Vec<_>>(), [(8.0, 2), (1024.0, 2)]);
-                    let mut values = ours.points.iter().flat_map(|point| &point.samples);
-                    assert!(values.all(|value| *value > 0.0), "{ours:?}");
+                    let names: Vec<_> = figure.series.iter().map(|one| one.name.as_str()).collect();
+                    assert_eq!(names, ["libmp, stream", "libmp, graph"]);
+                    for ours in &figure.series {
+                        let points = ours.points.iter().map(|point| (point.x, point.samples.len()));
+                        assert_eq!(points.collect::<Vec<_>>(), [(8.0, 2), (1024.0, 2)]);
+                        let mut values = ours.points.iter().flat_map(|point| &point.samples);
+                        assert!(values.all(|value| *value > 0.0), "{ours:?}");
+                    }
                 }
             }
         }

@@ -11,7 +11,7 @@ use gdsync::{Buffer, Deadline};
 use libloading::Library;
 use mp_program::peer::{patience, site_packages};
 
-use super::collective::{Kind, on_stream, rounds};
+use super::collective::{Captured, Kind, rounds};
 use super::{ON_STREAMS, Player, Sample};
 use crate::perf::Rank;
 use crate::result::Role;
@@ -147,9 +147,10 @@ impl Nccl {
         let _ = rank.stream.synchronize(Deadline::after(patience() / 4));
     }
 
-    /// A collective of all ranks.
-    pub fn collective(&self, kind: Kind) -> Box<dyn Player + '_> {
-        Box::new(NcclCollective { nccl: self, kind, buffers: None })
+    /// A collective of all ranks on a stream, or captured from it.
+    pub fn collective(&self, kind: Kind, captured: bool) -> Box<dyn Player + '_> {
+        let captured = Captured::new(captured);
+        Box::new(NcclCollective { nccl: self, kind, captured, buffers: None })
     }
 }
 
@@ -293,17 +294,26 @@ impl NcclPlayer<'_> {
 struct NcclCollective<'a> {
     nccl: &'a Nccl,
     kind: Kind,
+    captured: Captured,
     /// Of all values of the result, also what a gather takes only a share of.
     buffers: Option<[Buffer<f64>; 2]>,
 }
 
-impl NcclCollective<'_> {
-    fn enqueue(&self, rank: &Rank, from: *mut f64, to: *mut f64, len: usize) -> Result<()> {
-        let Nccl { functions, communicator, .. } = self.nccl;
+impl Nccl {
+    /// A collective of `len` values of the result.
+    fn enqueue(
+        &self,
+        rank: &Rank,
+        kind: Kind,
+        from: *mut f64,
+        to: *mut f64,
+        len: usize,
+    ) -> Result<()> {
+        let Nccl { functions, communicator, .. } = self;
         let stream = rank.stream.as_raw_cuda().context("no CUDA stream")?.cast();
         let ranks = rank.world.size();
         let share = len / ranks;
-        match self.kind {
+        match kind {
             Kind::Reduce => {
                 let (from, to) = (from.cast(), to.cast());
                 // SAFETY: the types of nccl.h; both buffers have that many values and live until the stream is idle.
@@ -346,7 +356,8 @@ impl NcclCollective<'_> {
 
 impl Player for NcclCollective<'_> {
     fn name(&self) -> String {
-        if self.kind == Kind::Exchange { "NCCL, grouped".into() } else { "NCCL".into() }
+        let grouped = if self.kind == Kind::Exchange { "grouped, " } else { "" };
+        format!("NCCL, {grouped}{}", self.captured.name())
     }
 
     fn role(&self) -> Role {
@@ -362,6 +373,7 @@ impl Player for NcclCollective<'_> {
             bail!("{reason}");
         }
         let len = self.kind.words(bytes, rank.world.size());
+        self.captured.clear();
         self.buffers = Some([rank.device.alloc(len)?, rank.device.alloc(len)?]);
         Ok(true)
     }
@@ -373,9 +385,10 @@ impl Player for NcclCollective<'_> {
             Ok::<_, anyhow::Error>(address as *mut f64)
         };
         let (at, into) = (address(from)?, address(to)?);
-        let play = || self.enqueue(rank, at, into, to.len());
-        let played = on_stream(rank, rounds(to.size() as u64), play);
-        played.inspect_err(|error| self.nccl.fails(rank, error))
+        let (nccl, kind, len, rounds) = (self.nccl, self.kind, to.len(), rounds(to.size() as u64));
+        let play = |_| nccl.enqueue(rank, kind, at, into, len);
+        let played = self.captured.sample(rank, rounds, play);
+        played.inspect_err(|error| nccl.fails(rank, error))
     }
 }
 

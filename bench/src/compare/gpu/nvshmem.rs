@@ -10,7 +10,7 @@ use super::one_sided::What;
 use super::{
     IN_KERNELS, ON_STREAMS, Player, Sample, VOLUME, collective, one_sided, rounds_in_kernels,
 };
-use crate::perf::Rank;
+use crate::perf::{IN_GRAPH, Rank};
 use crate::result::Role;
 
 /// The processes, where rank 0 is; the version alone elsewhere.
@@ -86,13 +86,14 @@ impl Nvshmem {
         self.player("NVSHMEM put, kernel", "bandwidth", Width::X, 16)
     }
 
-    /// The barrier in a "kernel" or on a "stream".
+    /// The barrier in a "kernel", on a "stream" or in a "graph".
     pub fn barrier(&self, place: &'static str) -> Box<dyn Player + '_> {
-        let (what, rounds) = match place {
-            "kernel" => ("barrier_kernel", IN_KERNELS),
-            _ => ("barrier_stream", ON_STREAMS),
+        let (what, width, rounds) = match place {
+            "kernel" => ("barrier_kernel", 1, IN_KERNELS),
+            "graph" => ("barrier_stream", IN_GRAPH as u32, ON_STREAMS),
+            _ => ("barrier_stream", 0, ON_STREAMS),
         };
-        self.player(&format!("NVSHMEM, {place}"), what, Width::Fixed(1), rounds)
+        self.player(&format!("NVSHMEM, {place}"), what, Width::Fixed(width), rounds)
     }
 
     /// What one rank does alone, by as many threads or blocks as libmp.
@@ -106,14 +107,17 @@ impl Nvshmem {
         }
     }
 
-    /// A collective on a stream.
-    pub fn collective(&self, kind: Kind) -> Box<dyn Player + '_> {
+    /// A collective on a stream, or captured from it.
+    pub fn collective(&self, kind: Kind, captured: bool) -> Box<dyn Player + '_> {
         let what = match kind {
             Kind::Reduce => "reduce",
             Kind::Gather => "gather",
             Kind::Exchange => "all_to_all",
         };
-        self.player("NVSHMEM, stream", what, Width::Collective, ON_STREAMS)
+        match captured {
+            true => self.player("NVSHMEM, graph", what, Width::Fixed(IN_GRAPH as u32), ON_STREAMS),
+            false => self.player("NVSHMEM, stream", what, Width::Fixed(0), ON_STREAMS),
+        }
     }
 
     /// The all-reduce of few values by one block.
@@ -175,7 +179,6 @@ enum Width {
     /// Blocks, likewise, of libmp's threads, each with a word.
     Words,
     /// None; as many rounds as libmp's.
-    Collective,
     /// The threads of libmp's all-reduce, and its bound.
     AllReduce,
 }
@@ -198,7 +201,6 @@ impl NvshmemPlayer<'_> {
             Width::Exchange => (self.x, super::exchange::blocks_of_puts(self.x)),
             Width::X => (VOLUME, self.x as u32),
             Width::Words => (u64::from(one_sided::THREADS), self.x as u32),
-            Width::Collective => (self.x, 0),
             Width::AllReduce => (self.x, collective::threads(self.x)),
         };
         let rounds = match self.what {

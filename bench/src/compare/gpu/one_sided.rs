@@ -15,7 +15,7 @@ pub const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
 /// Blocks that put words, of so many threads, and the words of each.
 pub const BLOCKS: [u64; 2] = [1, 132];
 pub const THREADS: u32 = 256;
-pub const WORDS: u64 = 1000;
+pub const WORDS: u64 = 10_000;
 /// Rows of words that are written in turn (`mp_perf_words`).
 const ROWS: u64 = 64;
 /// Bytes that gets go through, so that none comes from a cache.
