@@ -81,7 +81,7 @@ template <class Is, class SeenIn>
 MP_DEVICE WaitResult wait_slot(const Packet* slot, const Is& is, const SeenIn& seen_in, Packet& packet,
                                const WaitBounds& bounds) {
     const auto look = [slot] { return load_packet(slot); };
-    const auto found = wait_until(look, is, bounds);
+    const auto found = wait_until(look, look, is, bounds);
     packet = found.seen;
     WaitResult result = {found.status, 0, found.waited_ns};
     if (result.failed()) result.seen = seen_in(packet);

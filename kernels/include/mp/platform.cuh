@@ -139,12 +139,6 @@ MP_DEVICE void fence(Order, Scope);
 // fenced: the order of a store or addition that a release fence is ahead of, so that several need one fence. relaxed; on the CPU release,
 // which costs nothing more there, and which ThreadSanitizer understands.
 
-// polled: the order of loads that end_polls comes behind, so that of many looks at a word one acquires, the last: what it saw was released
-// with is seen by this thread from there on. relaxed, with a fence at the end, where a fence that acquires waits for nothing (sm_90);
-// elsewhere each look acquires, and nothing is left to do. Scope: that of the looks.
-template <class Scope>
-MP_DEVICE void end_polls(Scope);
-
 // ---- threads --------------------------------------------------------------------------------------------------
 
 MP_DEVICE unsigned thread_rank();  // in its block, x fastest, 0 … block_threads() - 1; orders nothing

@@ -122,9 +122,10 @@ struct Waited {
     std::uint64_t waited_ns;  // 0 after ok
 };
 
-// Rounds of polls_between_clocks polls, a poll being some 0.15 µs, after which a thread that waits sleeps between two polls, and then longer
-// each time: who computes on the multiprocessor needs its turns, and a microsecond is little after the third of a millisecond that it takes
-// to get to the longest.
+// Rounds of polls_between_clocks polls, a poll being some 0.15 µs, in which a thread that waits disturbs others so that it loses no
+// time, and those after which it sleeps between two polls, and then longer each time: who computes on the multiprocessor needs its turns,
+// and a microsecond is little after the third of a millisecond that it takes to get to the longest.
+constexpr int rounds_eager = 4;
 constexpr unsigned rounds_awake = 4, least_doze_ns = 100, most_doze_ns = 1600;
 
 // The rounds of a long wait: how long it sleeps between two polls of the next one, and when it looks at the clock.
@@ -142,16 +143,21 @@ struct Rounds {
     }
 };
 
-// The rest of wait_until, after its first polls.
-template <class See, class Is>
-MP_COLD auto wait_long(const See see, const Is is, const WaitBounds bounds) -> Waited<decltype(see())> {
+// The rest of wait_until, after its first polls. What comes late is looked for by `glance`, which disturbs nobody: an acquire
+// empties the cache that other blocks of the multiprocessor compute from.
+template <class See, class Glance, class Is>
+MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const WaitBounds bounds) -> Waited<decltype(see())> {
     Found found = {};
     for (Rounds rounds;;) {
         // A loop: what waits shall not fill the instruction cache of what computes.
         MP_NO_UNROLL
-        for (int looks = 0; looks < polls_between_clocks; ++looks) {
-            const auto seen = see();
-            if (is(seen)) return {seen, ok, 0};
+        for (int polled = 0; polled < polls_between_clocks; ++polled) {
+            const auto glanced = glance();
+            if (is(glanced)) {
+                if constexpr (std::is_same_v<See, Glance>) return {glanced, ok, 0};
+                const auto seen = see();
+                if (is(seen)) return {seen, ok, 0};
+            }
             if (rounds.doze_ns == 0)
                 pause();
             else
@@ -168,17 +174,22 @@ MP_COLD auto wait_long(const See see, const Is is, const WaitBounds bounds) -> W
     }
 }
 
-// One thread's wait until `is` is true of what `see` returns, which looks without acquiring: an acquire empties the cache that other blocks
-// of the multiprocessor compute from. Both should hold values only: what they refer to does not stay in registers.
-template <class See, class Is>
-MP_DEVICE auto wait_until(const See see, const Is is, const WaitBounds& bounds) -> Waited<decltype(see())> {
-    MP_UNROLL
-    for (int looks = 0; looks < polls_between_clocks; ++looks) {
-        const auto seen = see();
-        if (is(seen)) return {seen, ok, 0};
-        pause();
+// One thread's wait until `is` is true of what `see` returns. `glance` returns the same, relaxed, for whoever waits long; or is
+// `see`. All three should hold values only: what they refer to does not stay in registers.
+template <class See, class Glance, class Is>
+MP_DEVICE auto wait_until(const See see, const Glance glance, const Is is, const WaitBounds& bounds) -> Waited<decltype(see())> {
+    // Where no look disturbs others less than another, the rest of the wait is as good.
+    constexpr int rounds = std::is_same_v<See, Glance> ? 1 : rounds_eager;
+    MP_NO_UNROLL
+    for (int round = 0; round < rounds; ++round) {
+        MP_UNROLL
+        for (int polled = 0; polled < polls_between_clocks; ++polled) {
+            const auto seen = see();
+            if (is(seen)) return {seen, ok, 0};
+            pause();
+        }
     }
-    return wait_long(see, is, bounds);
+    return wait_long(see, glance, is, bounds);
 }
 
 // What a poll saw, and whether that is what is waited for.
@@ -201,12 +212,11 @@ MP_DEVICE auto look_by(const Poll& poll) {
     };
 }
 
-// One thread's wait for `poll(seen)`, which looks once by `polled`, says whether what is waited for is there and writes what it saw. Acquire
-// at system scope.
+// One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
 template <class Poll>
 MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
-    const auto result = wait_until(look_by(poll), is_there, bounds);
-    end_polls(system);
+    const auto look = look_by(poll);
+    const auto result = wait_until(look, look, is_there, bounds);
     return {result.status, result.seen.seen, result.waited_ns};
 }
 
@@ -225,16 +235,18 @@ MP_DEVICE T read_word(const T* word, Order order) {
     }
 }
 
-// One thread's wait until a word compares so. `order` is relaxed only where nothing is read because of it: an acquire empties
+// One thread's wait until a word compares so. `order` is relaxed only where nothing is read because of it: each acquire empties
 // the multiprocessor's cache, and what the group reads next comes from further away.
 template <class T, class Compare, class Order = acquire_t>
-MP_DEVICE WaitResult wait_word(const T* word, Compare compare, T value, const WaitBounds& bounds, Order = {}) {
-    constexpr bool acquires = std::is_same_v<Order, acquire_t>;
-    constexpr std::conditional_t<acquires, std::remove_const_t<decltype(polled)>, relaxed_t> look = {};
-    const auto see = [word] { return read_word(word, look); };
+MP_DEVICE WaitResult wait_word(const T* word, Compare compare, T value, const WaitBounds& bounds, Order order = {}) {
+    const auto glance = [word] { return read_word(word, relaxed); };
     const auto is = [compare, value](T seen) { return compare(seen, value); };
-    const auto result = wait_until(see, is, bounds);
-    if constexpr (acquires) end_polls(system);
+    const auto result = [&] {
+        if constexpr (std::is_same_v<Order, relaxed_t>)
+            return wait_until(glance, glance, is, bounds);
+        else
+            return wait_until([word, order] { return read_word(word, order); }, glance, is, bounds);
+    }();
     return {result.status, static_cast<std::uint64_t>(result.seen), result.waited_ns};
 }
 template <class Order = acquire_t>
@@ -252,8 +264,8 @@ MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expecte
 //
 // The leader polls the word and nothing else; once every 2^16 cycles it looks at what aborts (WaitBounds) and at the deadline. So a
 // wait outlasts its deadline by up to two such looks, and an abort by a millisecond more,
-// and a word that is right in time is taken without regard to the abort word. All threads return the same status. Polls are
-// relaxed, after a while with short sleeps between, and what comes behind the last acquires.
+// and a word that is right in time is taken without regard to the abort word. All threads return the same status. The first
+// polls acquire; whoever waits longer polls relaxed, after some more with short sleeps between, and acquires at the end.
 template <class Group, class T, class Compare>
 MP_DEVICE WaitResult wait(Group group, const T* word, Compare compare, T value, const WaitBounds& bounds) {
     WaitResult result = {ok, static_cast<std::uint64_t>(value), 0};
@@ -321,18 +333,19 @@ MP_DEVICE AnyResult wait_any(Group group, const Words<T>& words, Compare compare
                              std::uint64_t from = 0) {
     AnyResult any = {{ok, 0, 0}, words.count};
     if (group.leads()) {
-        const auto see = [&words, compare, from] {
+        const auto look = [&words, compare, from](auto order) {
             bool none = true;
             for (std::uint64_t step = 0; step < words.count; ++step) {
                 const std::uint64_t i = (from + step) % words.count;
                 if (!words.counts(i)) continue;
                 none = false;
-                if (compare(impl::read_word(words.word(i), polled), words.wanted(i))) return i;
+                if (compare(impl::read_word(words.word(i), order), words.wanted(i))) return i;
             }
             return none ? words.count : ~std::uint64_t{0};
         };
-        const auto found = impl::wait_until(see, [](std::uint64_t index) { return index != ~std::uint64_t{0}; }, bounds);
-        end_polls(system);
+        const auto see = [look] { return look(acquire); };
+        const auto glance = [look] { return look(relaxed); };
+        const auto found = impl::wait_until(see, glance, [](std::uint64_t index) { return index != ~std::uint64_t{0}; }, bounds);
         any = {{found.status, 0, found.waited_ns}, found.status == ok ? found.seen : words.count};
     }
     return group.broadcast(any);

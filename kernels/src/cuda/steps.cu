@@ -26,7 +26,7 @@ MP_DEVICE WaitResult meet(MessageState* state, const WaitBounds& bounds) {
             store(&state->meetings, before + 1, release, gpu);
         } else {
             const auto poll = [state, before](std::uint64_t& seen) {
-                seen = load(&state->meetings, polled, gpu);
+                seen = load(&state->meetings, acquire, gpu);
                 return seen != before;
             };
             result = impl::wait_for(poll, bounds);

@@ -32,14 +32,12 @@ struct BlockAt {
     std::uint64_t address;
     std::uint64_t bytes;
 };
-// By a table of extents.
-MP_COLD BlockAt block_in(std::uint64_t table, std::uint64_t memory, std::uint32_t rank) {
-    const Extent row = at<const Extent>(table)[rank];
-    return {memory + row.at, row.bytes};
-}
-MP_DEVICE BlockAt block_of(const Blocks& blocks, std::uint32_t rank) {
+MP_DEVICE BlockAt block_of(const Blocks& blocks, std::uint64_t rank) {
     if (rank < blocks.first || rank >= blocks.end) return {blocks.memory, 0};
-    if (MP_RARELY(blocks.table != 0)) return block_in(blocks.table, blocks.memory, rank);
+    if (blocks.table != 0) {
+        const Extent row = at<const Extent>(blocks.table)[rank];
+        return {blocks.memory + row.at, row.bytes};
+    }
     const std::uint64_t first = rank * blocks.stride;
     const std::uint64_t left = first < blocks.total ? blocks.total - first : 0;
     return {blocks.memory + first, blocks.bytes < left ? blocks.bytes : left};
@@ -195,14 +193,15 @@ MP_COLD WaitResult hear_taken(Group group, std::uint64_t memory, const WaitBound
     return {ok, run, 0};
 }
 
-// A word of a share of a block, if the block is so long: where it is, and how many bytes of the block begin there.
-struct WordAt {
-    std::uint64_t address;
-    std::uint64_t left;
-};
-MP_DEVICE WordAt word_at(const BlockAt& block, const RingShare& share, std::uint32_t i) {
+// Word `i` of the share of the block that `rank` gets, if it is so long.
+template <class T>
+MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std::uint64_t rank, std::uint64_t i, const RingShare& share,
+                         const RingRun& run) {
+    const BlockAt block = block_of(gives, rank);
     const std::uint64_t first = 8 * (share.first + i);
-    return {block.address + first, first < block.bytes ? block.bytes - first : 0};
+    if (first >= block.bytes) return;
+    Packet* packet = packet_of(collective, rank, collective.rank, share, run.position + i);
+    store_packet(packet, {load_of<T>(block.address + first, block.bytes - first), run.number});
 }
 
 // The share of blocks that goes by one number's rings: at least one word of the longest, and at most `len`.
@@ -211,8 +210,7 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
                                     const RingShare& share, const Take& take) {
     using T = typename Take::Element;
     const RingState* state = state_of(collective, share.ring);
-    const auto me = static_cast<std::uint32_t>(collective.rank), ranks = static_cast<std::uint32_t>(collective.ranks);
-    const auto words = static_cast<std::uint32_t>(share.words);
+    const std::uint64_t me = collective.rank, ranks = collective.ranks, words = share.words;
     group.sync();
     const RingRun run = {state->runs + 1, state->position, state->position + words};
     WaitResult result = {ok, run.number, 0};
@@ -220,54 +218,50 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
         result = hear_taken(group, collective.state, bounds_of(collective), share.ring, run.end - collective.ring);
         if (result.failed()) return result;
     }
-    // Loops as they are: a stream's kernel runs each instruction once, and has to fetch it first.
-    const auto give = [&](std::uint32_t rank, std::uint32_t i) {
-        const WordAt from = word_at(block_of(gives, rank), share, i);
-        if (rank == me || from.left == 0) return;
-        store_packet(packet_of(collective, rank, me, share, run.position + i), {load_of<T>(from.address, from.left), run.number});
-    };
-    // This rank's word is where it is, another's in its packet.
-    const auto take_from = [&](std::uint32_t rank, std::uint32_t i, std::uint64_t left) {
-        std::uint64_t word = 0;
-        if (rank == me)
-            word = load_of<T>(block_of(gives, me).address + 8 * (share.first + i), left);
-        else
-            result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
-        return word;
-    };
     if constexpr (Take::places) {
         // A thread for each word of each rank. What a thread overwrites it has sent.
-        const std::uint32_t all = words * ranks;
-        MP_NO_UNROLL
-        for (std::uint32_t i = group.rank(); i < all; i += group.size()) give(i % ranks, i / ranks);
-        MP_NO_UNROLL
+        const auto all = static_cast<std::uint32_t>(words * ranks), of = static_cast<std::uint32_t>(ranks);
+        for (std::uint32_t i = group.rank(); i < all; i += group.size())
+            if (i % of != me) send_word<T>(collective, gives, i % of, i / of, share, run);
         for (std::uint32_t i = group.rank(); i < all && !result.failed(); i += group.size()) {
-            const std::uint32_t rank = i % ranks;
-            const BlockAt block = block_of(takes, rank);
-            const WordAt to = word_at(block, share, i / ranks);
-            if (to.left == 0 || (rank == me && block_of(gives, me).address == block.address)) continue;
-            const std::uint64_t word = take_from(rank, i / ranks, to.left);
-            if (!result.failed()) store_at<T>(to.address, to.left, word);
+            const std::uint64_t rank = i % of, first = 8 * (share.first + i / of);
+            const BlockAt to = block_of(takes, rank);
+            if (first >= to.bytes) continue;
+            std::uint64_t word = 0;
+            if (rank == me) {
+                const std::uint64_t own = block_of(gives, me).address;
+                if (own == to.address) continue;
+                word = load_of<T>(own + first, to.bytes - first);
+            } else {
+                result = wait_packet(packet_of(collective, me, rank, share, run.position + i / of), run.number, word, bounds_of(collective));
+            }
+            if (!result.failed()) store_at<T>(to.address + first, to.bytes - first, word);
         }
     } else {
+        // Through the ranks in loops, not one behind the other: a stream's kernel runs each instruction once, and has to fetch it first.
+        const auto all = static_cast<std::uint32_t>(words), of = static_cast<std::uint32_t>(ranks);
         MP_NO_UNROLL
-        for (std::uint32_t i = group.rank(); i < words; i += group.size()) {
+        for (std::uint32_t i = group.rank(); i < all; i += group.size()) {
             MP_NO_UNROLL
-            for (std::uint32_t rank = 0; rank < ranks; ++rank) give(rank, i);
+            for (std::uint32_t rank = 0; rank < of; ++rank)
+                if (rank != me) send_word<T>(collective, gives, rank, i, share, run);
         }
         // What is combined is one block.
-        const BlockAt block = {takes.memory, takes.first < takes.end ? takes.bytes : 0};
+        const std::uint64_t taken = takes.first < takes.end ? takes.bytes : 0;
         MP_NO_UNROLL
-        for (std::uint32_t i = group.rank(); i < words && !result.failed(); i += group.size()) {
-            const WordAt to = word_at(block, share, i);
-            if (to.left == 0) break;
+        for (std::uint32_t i = group.rank(); i < all && 8 * (share.first + i) < taken && !result.failed(); i += group.size()) {
+            const std::uint64_t first = 8 * (share.first + i), left = taken - first;
             std::uint64_t combined = 0;
             MP_NO_UNROLL
             for (std::uint32_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
-                const std::uint64_t word = take_from(rank, i, to.left);
+                std::uint64_t word = 0;
+                if (rank == me)
+                    word = load_of<T>(block_of(gives, me).address + first, left);
+                else
+                    result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
                 combined = rank == takes.first ? word : take(combined, word);
             }
-            if (!result.failed()) store_at<T>(to.address, to.left, combined);
+            if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
         }
     }
     const bool together = is_of_all(takes, ranks, 8 * share.first) && is_of_all(gives, ranks, 8 * share.first);
@@ -349,7 +343,7 @@ MP_DEVICE WaitResult wait_lane(const std::uint64_t* word, const LaneCounters& co
                                const WaitBounds& bounds) {
     const std::uint32_t freed = counters.sent + 1 - lane_slots, sent = counters.taken + 1;
     const auto poll = [&](std::uint64_t& seen) {
-        seen = load(word, polled, system);
+        seen = load(word, acquire, system);
         const auto has_sent = static_cast<std::uint32_t>(seen), has_freed = static_cast<std::uint32_t>(seen >> 32);
         return (!send || static_cast<std::int32_t>(has_freed - freed) >= 0) && (!take || static_cast<std::int32_t>(has_sent - sent) >= 0);
     };

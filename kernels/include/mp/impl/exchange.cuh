@@ -69,7 +69,7 @@ MP_COLD WaitResult reached_by_nic(std::uint64_t routes, int n, std::uint64_t min
     unsigned polls = 0;
     bool lost = false;
     const auto poll = [&](std::uint64_t& seen) {
-        seen = load(at<const std::uint64_t>(mine), polled, system);
+        seen = load(at<const std::uint64_t>(mine), acquire, system);
         if (seen >= epoch) return true;
         if (++polls % polls_between_queues == 0) lost = has_failed(qp);
         return lost;
@@ -153,7 +153,7 @@ MP_COLD bool unpack(Group group, std::uint64_t reads, int n, std::uint64_t state
     bool ok = true;
     if (group.leads()) {
         const auto poll = [&](std::uint64_t& seen) {
-            seen = load(&state->unpacked, polled, gpu);
+            seen = load(&state->unpacked, acquire, gpu);
             return seen >= parts;
         };
         ok = !failed(failures, reports, parts, wait_for(poll, bounds));

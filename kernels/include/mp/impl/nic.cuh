@@ -144,7 +144,7 @@ MP_COLD WaitResult wait_beside(const std::uint64_t* word, std::uint64_t expected
     unsigned polls = 0;
     bool failed = false;
     const auto poll = [&](std::uint64_t& seen) {
-        seen = load(word, polled, system);
+        seen = load(word, acquire, system);
         if (seen >= expected) return true;
         if (++polls % polls_between_queues == 0) failed = has_failed(qp);
         return failed;

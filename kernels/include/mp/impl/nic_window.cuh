@@ -162,7 +162,7 @@ MP_DEVICE std::uint32_t* taken_at(const Context& context, std::uint64_t position
 MP_DEVICE PostStatus take_reply(const Context& context, std::uint64_t position, const WaitBounds& bounds) {
     std::uint32_t* taken = taken_at(context, position);
     // The entry of that pass is complete: who waited for it reads, or has given up.
-    const auto poll = [taken](std::uint64_t&) { return load(taken, polled, gpu) == 0; };
+    const auto poll = [taken](std::uint64_t&) { return load(taken, acquire, gpu) == 0; };
     const WaitResult result = wait_for(poll, bounds);
     if (result.failed()) return result.status == aborted ? PostStatus::aborted : PostStatus::timed_out;
     store(taken, std::uint32_t{1}, relaxed, gpu);

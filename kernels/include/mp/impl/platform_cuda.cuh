@@ -2,8 +2,6 @@
 // Every access is asm volatile with a memory clobber, so that nvcc moves nothing across it either.
 #pragma once
 
-#include <type_traits>
-
 #include "../platform.cuh"
 
 namespace mp {
@@ -113,10 +111,8 @@ MP_PTX_SCOPE(system_t, sys)
 // PTX ISA 8.6, sm_90: fences of one side. What is older has the one of both.
 #if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
 #define MP_PTX_ONE_SIDE(order) #order
-constexpr bool has_one_side = true;
 #else
 #define MP_PTX_ONE_SIDE(order) "acq_rel"
-constexpr bool has_one_side = false;
 #endif
 #define MP_PTX_FENCE(order, name, scope_tag, scope) \
     MP_DEVICE void fence_at(order##_t, scope_tag) { asm volatile("fence." name "." scope ";" ::: "memory"); }
@@ -194,11 +190,6 @@ MP_DEVICE void fence(Order order, Scope scope) {
     impl::fence_at(order, scope);
 }
 constexpr relaxed_t fenced = relaxed;
-constexpr std::conditional_t<impl::has_one_side, relaxed_t, acquire_t> polled = {};
-template <class Scope>
-MP_DEVICE void end_polls(Scope scope) {
-    if constexpr (impl::has_one_side) fence(acquire, scope);
-}
 
 MP_DEVICE unsigned thread_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);

@@ -151,9 +151,6 @@ MP_DEVICE void fence([[maybe_unused]] Order order, Scope) {
 #endif
 }
 constexpr release_t fenced = release;
-constexpr acquire_t polled = acquire;
-template <class Scope>
-MP_DEVICE void end_polls(Scope) {}
 
 MP_DEVICE unsigned thread_rank() { return host::this_thread.rank; }
 MP_DEVICE unsigned block_threads() { return host::this_thread.block_threads; }

@@ -44,8 +44,8 @@ MP_COLD WaitResult meet(const Rank self, Team team, RankCall call) {
             store(rounds, round, relaxed, system);
             const std::uint64_t here = fetch_add(meeting_of(all, world ? world_here : device_here), std::uint64_t{1}, gpu) + 1;
             if (here < round * all.per_device) {
-                result = wait_taking_in(self, bounds, full, [&] { return load(open, polled, gpu) >= round; });
-                end_polls(gpu);
+                result = wait_taking_in(self, bounds, full, [&] { return load(open, relaxed, gpu) >= round; });
+                (void)load(open, acquire, gpu);
             } else {
                 // Of one device all are here. Otherwise one fence is ahead of what all devices are told.
                 const std::uint32_t devices = world && all.devices > 1 ? all.devices : 0;
@@ -54,8 +54,8 @@ MP_COLD WaitResult meet(const Rank self, Team team, RankCall call) {
                 for (std::uint32_t device = 0; device < devices; ++device) (void)raise_in(all, device, word, round, fenced);
                 const auto* arrived = at<const std::uint64_t>(all.control + all.arrived);
                 for (std::uint32_t device = 0; device < devices && !result.failed(); ++device) {
-                    result = wait_taking_in(self, bounds, full, [&] { return load(arrived + device, polled, system) >= round; });
-                    end_polls(system);
+                    result = wait_taking_in(self, bounds, full, [&] { return load(arrived + device, relaxed, system) >= round; });
+                    (void)load(arrived + device, acquire, system);
                 }
                 if (!result.failed()) store(open, round, release, gpu);
             }

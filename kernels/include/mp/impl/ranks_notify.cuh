@@ -159,7 +159,7 @@ MP_DEVICE WaitResult wait_taking_in(const Rank& self, const WaitBounds& bounds, 
         return false;
     };
     const auto look = look_by(poll);
-    const auto waited = wait_long(look, is_there, bounds);
+    const auto waited = wait_long(look, look, is_there, bounds);
     const WaitResult result = {waited.status, waited.seen.seen, waited.waited_ns};
     if (result.status == timed_out && full) return {no_room, result.seen, result.waited_ns};
     return result;
