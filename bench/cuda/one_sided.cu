@@ -49,17 +49,22 @@ MP_KERNEL void mp_perf_fetch_adds(const __grid_constant__ mp::Window window, std
                  : mp::perf::play_fetch_adds(window, untimed, timed, mp::relaxed, watch);
 }
 
-// Every thread puts `rounds` words, one after another, into rows of all threads' words in rank 1's share in turn; then waits until they are there. Block b writes when it began and ended to stamps[2b] and stamps[2b + 1], in
-// nanoseconds; 0 if a put failed.
+// Every thread puts `rounds` words, a multiple of 4, one after another, into rows of all threads' words in rank 1's share in turn; then waits
+// until they are there. Block b writes when it began and ended to stamps[2b] and stamps[2b + 1], in nanoseconds; 0 if a put failed.
 MP_KERNEL void MP_BLOCK_OF(256) mp_perf_words(const __grid_constant__ mp::Window window, std::uint64_t rounds, std::uint64_t* stamps) {
     constexpr std::uint64_t rows = 64;
+    // Before it is asked whether there are more, as the compiler makes it of a peer's loop.
+    constexpr std::uint32_t in_a_row = 4;
     const std::uint64_t began = mp::clock_ns();
     const std::uint64_t row = 8 * std::uint64_t{mp::block_threads()} * mp::grid_blocks();
     const std::uint64_t mine = 8 * (std::uint64_t{mp::block_rank()} * mp::block_threads() + mp::thread_rank());
     bool put = true;
     const auto last = static_cast<std::uint32_t>(rounds);
-    for (std::uint32_t round = 1; put && round <= last; ++round)
-        put = mp::put_value<std::uint64_t>(window, 1, round % rows * row + mine, round);
+    for (std::uint32_t first = 1; put && first <= last; first += in_a_row) {
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < in_a_row; ++k)
+            put = mp::put_value<std::uint64_t>(window, 1, (first + k) % rows * row + mine, first + k) && put;
+    }
     put = !mp::block_any(!put) && !mp::quiet(mp::block(), window, 1).failed();
     if (mp::thread_rank() == 0) {
         stamps[2 * mp::block_rank()] = put ? began : 0;

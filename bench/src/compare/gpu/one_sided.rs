@@ -12,7 +12,7 @@ use crate::result::Role;
 
 /// Bytes of the gets whose latency is measured.
 pub const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
-/// Blocks that put words, of so many threads, and the words of each.
+/// Blocks that put words, of so many threads, and the words of each, a multiple of 4.
 pub const BLOCKS: [u64; 2] = [1, 132];
 pub const THREADS: u32 = 256;
 pub const WORDS: u64 = 10_000;
