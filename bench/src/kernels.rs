@@ -80,11 +80,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// The fatbin, if there was an nvcc when this was built.
-#[cfg(bench_fatbin)]
-pub const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/bench.fatbin")));
-/// The fatbin, if there was an nvcc when this was built.
-#[cfg(not(bench_fatbin))]
-pub const FATBIN: Option<&[u8]> = None;
+pub const FATBIN: Option<&[u8]> = mp_kernels::embedded!(bench_fatbin, "bench.fatbin");
 
 /// The kernels on a device; none on the host.
 #[derive(Debug)]

@@ -189,16 +189,7 @@ unsafe extern "C" {
 
 /// The GPU code; none if there was no nvcc when this crate was built.
 pub fn image() -> Option<&'static [u8]> {
-    #[cfg(dcuda_fatbin)]
-    {
-        #[repr(C, align(64))]
-        struct Aligned<T: ?Sized>(T);
-        static IMAGE: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dcuda.fatbin")));
-        Some(&IMAGE.0)
-    }
-    #[cfg(not(dcuda_fatbin))]
-    None
+    mp_kernels::embedded!(dcuda_fatbin, "dcuda.fatbin")
 }
 
 #[cfg(test)]

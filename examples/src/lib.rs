@@ -146,16 +146,7 @@ kernels! {
 
 /// The GPU code; none if there was no nvcc when this was built.
 fn image() -> Option<&'static [u8]> {
-    #[cfg(examples_fatbin)]
-    {
-        #[repr(C, align(64))]
-        struct Aligned<T: ?Sized>(T);
-        static IMAGE: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/examples.fatbin")));
-        Some(&IMAGE.0)
-    }
-    #[cfg(not(examples_fatbin))]
-    None
+    mp_kernels::embedded!(examples_fatbin, "examples.fatbin")
 }
 
 /// One of the kernels of `kernels.cu`, for a device; loaded for as long as the program runs.

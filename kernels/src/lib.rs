@@ -80,21 +80,36 @@ pub fn packet_threads(bytes: u64) -> u32 {
 )]
 pub struct NotBuilt;
 
+/// What the caller's build script has compiled (`build/module.rs`): `Some` of a file of its `OUT_DIR`, aligned to 64 bytes as the driver
+/// wants a fatbin, or `None` if there was no nvcc, so that the script did not set `$built`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! embedded {
+    ($built:ident, $file:literal) => {{
+        #[cfg($built)]
+        {
+            #[repr(C, align(64))]
+            struct Aligned<T: ?Sized>(T);
+            static IMAGE: &Aligned<[u8]> =
+                &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $file)));
+            Some(&IMAGE.0)
+        }
+        #[cfg(not($built))]
+        {
+            None::<&'static [u8]>
+        }
+    }};
+}
+
 /// The fatbin with every kernel of [`KERNELS`], for `cuModuleLoadFatBinary` or `cuLibraryLoadData`. Aligned to 64 bytes.
 ///
 /// # Errors
 /// [`NotBuilt`] if there was no nvcc when this crate was built.
 pub const fn fatbin() -> Result<&'static [u8], NotBuilt> {
-    #[cfg(mp_fatbin)]
-    {
-        #[repr(C, align(64))]
-        struct Aligned<T: ?Sized>(T);
-        static IMAGE: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mp.fatbin")));
-        Ok(&IMAGE.0)
+    match embedded!(mp_fatbin, "mp.fatbin") {
+        Some(image) => Ok(image),
+        None => Err(NotBuilt),
     }
-    #[cfg(not(mp_fatbin))]
-    Err(NotBuilt)
 }
 
 #[cfg(test)]

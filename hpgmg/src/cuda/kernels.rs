@@ -22,16 +22,7 @@ use crate::options::{Boundary, Operator};
 /// # Errors
 /// [`CudaError::NotBuilt`] if there was no nvcc when this crate was built.
 pub fn fatbin() -> Result<&'static [u8], CudaError> {
-    #[cfg(hpgmg_fatbin)]
-    {
-        #[repr(C, align(64))]
-        struct Aligned<T: ?Sized>(T);
-        static IMAGE: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/hpgmg.fatbin")));
-        Ok(&IMAGE.0)
-    }
-    #[cfg(not(hpgmg_fatbin))]
-    Err(CudaError::NotBuilt)
+    mp_kernels::embedded!(hpgmg_fatbin, "hpgmg.fatbin").ok_or(CudaError::NotBuilt)
 }
 
 /// The first GPUs whose blocks form clusters.

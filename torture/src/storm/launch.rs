@@ -95,16 +95,7 @@ unsafe extern "C" {
 
 /// The GPU code; none if there was no nvcc when this crate was built.
 fn image() -> Option<&'static [u8]> {
-    #[cfg(torture_fatbin)]
-    {
-        #[repr(C, align(64))]
-        struct Aligned<T: ?Sized>(T);
-        static IMAGE: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/torture.fatbin")));
-        Some(&IMAGE.0)
-    }
-    #[cfg(not(torture_fatbin))]
-    None
+    mp_kernels::embedded!(torture_fatbin, "torture.fatbin")
 }
 
 impl Machine {
