@@ -204,6 +204,82 @@ MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std:
     store_packet(packet, {load_of<T>(block.address + first, block.bytes - first), run.number});
 }
 
+// Ranks whose packets are looked at at once.
+constexpr std::uint32_t ranks_at_once = 4;
+
+// One thread's wait for word `i` of a share from rank `rank` and those behind it, at most `ranks_at_once` and before `end`; but not from this
+// one.
+MP_DEVICE WaitResult take_words(const Collective& collective, std::uint32_t rank, std::uint32_t end, const RingShare& share, const RingRun& run,
+                                std::uint32_t i, std::uint64_t (&words)[ranks_at_once]) {
+    const auto me = static_cast<std::uint32_t>(collective.rank);
+    const Packet* slots[ranks_at_once] = {};
+    MP_UNROLL
+    for (std::uint32_t k = 0; k < ranks_at_once; ++k) {
+        if (rank + k >= end || rank + k == me) continue;
+        slots[k] = packet_of(collective, me, rank + k, share, run.position + i);
+        keep(slots[k]);
+    }
+    WaitResult result = {ok, run.number, 0};
+    for (;;) {
+        MP_NO_UNROLL
+        for (int polled = 0; polled < polls_of_shares; ++polled) {
+            bool missing = false;
+            MP_UNROLL
+            for (std::uint32_t k = 0; k < ranks_at_once; ++k) {
+                if (slots[k] == nullptr) continue;
+                const Packet packet = load_packet(slots[k]);
+                missing |= packet.epoch != run.number;
+                words[k] = packet.data;
+            }
+            if (!missing) return result;
+            pause();
+        }
+        // One after another, and then all of them again: they stay.
+        MP_NO_UNROLL
+        for (std::uint32_t from = rank; from < end && from - rank < ranks_at_once; ++from) {
+            std::uint64_t word = 0;
+            if (from == me) continue;
+            result = wait_packet(packet_of(collective, me, from, share, run.position + i), run.number, word, bounds_of(collective));
+            if (result.failed()) return result;
+        }
+    }
+}
+
+// One thread's combination of word `i` of a share, of ranks `first` to before `end`; `own`: this one's. Valid if all have come. In a kernel
+// of the user's one rank after the other: the operation is known, and what is next is near.
+template <class Take>
+MP_DEVICE std::uint64_t combine_of_ranks(const Collective& collective, std::uint32_t first, std::uint32_t end, const RingShare& share,
+                                      const RingRun& run, std::uint32_t i, std::uint64_t own, const Take& take, WaitResult& result) {
+    const auto me = static_cast<std::uint32_t>(collective.rank);
+    std::uint64_t combined = 0;
+    MP_NO_UNROLL
+    for (std::uint32_t rank = first; rank < end && !result.failed(); ++rank) {
+        std::uint64_t word = own;
+        if (rank != me) result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
+        combined = rank == first ? word : take(combined, word);
+    }
+    return combined;
+}
+// In a stream's kernel several at once, of which many threads wait for many words; the operation is chosen once for them.
+MP_DEVICE std::uint64_t combine_of_ranks(const Collective& collective, std::uint32_t first, std::uint32_t end, const RingShare& share,
+                                      const RingRun& run, std::uint32_t i, std::uint64_t own, const AnyCombine& take, WaitResult& result) {
+    std::uint64_t combined = 0;
+    MP_NO_UNROLL
+    for (std::uint32_t rank = first; rank < end && !result.failed(); rank += ranks_at_once) {
+        std::uint64_t words[ranks_at_once];
+        MP_UNROLL
+        for (std::uint64_t& word : words) word = own;
+        result = take_words(collective, rank, end, share, run, i, words);
+        with_combine(take.element, take.reduction, [&](auto chosen) {
+            if (rank == first) combined = words[0];
+            MP_UNROLL
+            for (std::uint32_t k = 0; k < ranks_at_once; ++k)
+                if (rank + k > first && rank + k < end) combined = chosen(combined, words[k]);
+        });
+    }
+    return combined;
+}
+
 // The share of blocks that goes by one number's rings: at least one word of the longest, and at most `len`.
 template <class Group, class Take>
 MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, const Blocks& gives, const Blocks& takes,
@@ -211,6 +287,8 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
     using T = typename Take::Element;
     const RingState* state = state_of(collective, share.ring);
     const std::uint64_t me = collective.rank, ranks = collective.ranks, words = share.words;
+    // What is placed has a thread for each word of each rank, what is combined one for a word of all.
+    const auto of = static_cast<std::uint32_t>(ranks), all = static_cast<std::uint32_t>(Take::places ? words * ranks : words);
     group.sync();
     const RingRun run = {state->runs + 1, state->position, state->position + words};
     WaitResult result = {ok, run.number, 0};
@@ -219,10 +297,21 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
         if (result.failed()) return result;
     }
     if constexpr (Take::places) {
-        // A thread for each word of each rank. What a thread overwrites it has sent.
-        const auto all = static_cast<std::uint32_t>(words * ranks), of = static_cast<std::uint32_t>(ranks);
         for (std::uint32_t i = group.rank(); i < all; i += group.size())
             if (i % of != me) send_word<T>(collective, gives, i % of, i / of, share, run);
+    } else {
+        // Through the ranks in loops, not one behind the other: a stream's kernel runs each instruction once, and has to fetch it first.
+        MP_NO_UNROLL
+        for (std::uint32_t i = group.rank(); i < all; i += group.size()) {
+            MP_NO_UNROLL
+            for (std::uint32_t rank = 0; rank < of; ++rank)
+                if (rank != me) send_word<T>(collective, gives, rank, i, share, run);
+        }
+    }
+    // Worked out while packets are on their way.
+    const bool together = is_of_all(takes, ranks, 8 * share.first) && is_of_all(gives, ranks, 8 * share.first);
+    if constexpr (Take::places) {
+        // What a thread overwrites it has sent.
         for (std::uint32_t i = group.rank(); i < all && !result.failed(); i += group.size()) {
             const std::uint64_t rank = i % of, first = 8 * (share.first + i / of);
             const BlockAt to = block_of(takes, rank);
@@ -238,33 +327,16 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
             if (!result.failed()) store_at<T>(to.address + first, to.bytes - first, word);
         }
     } else {
-        // Through the ranks in loops, not one behind the other: a stream's kernel runs each instruction once, and has to fetch it first.
-        const auto all = static_cast<std::uint32_t>(words), of = static_cast<std::uint32_t>(ranks);
-        MP_NO_UNROLL
-        for (std::uint32_t i = group.rank(); i < all; i += group.size()) {
-            MP_NO_UNROLL
-            for (std::uint32_t rank = 0; rank < of; ++rank)
-                if (rank != me) send_word<T>(collective, gives, rank, i, share, run);
-        }
         // What is combined is one block.
         const std::uint64_t taken = takes.first < takes.end ? takes.bytes : 0;
         MP_NO_UNROLL
         for (std::uint32_t i = group.rank(); i < all && 8 * (share.first + i) < taken && !result.failed(); i += group.size()) {
             const std::uint64_t first = 8 * (share.first + i), left = taken - first;
-            std::uint64_t combined = 0;
-            MP_NO_UNROLL
-            for (std::uint32_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
-                std::uint64_t word = 0;
-                if (rank == me)
-                    word = load_of<T>(block_of(gives, me).address + first, left);
-                else
-                    result = wait_packet(packet_of(collective, me, rank, share, run.position + i), run.number, word, bounds_of(collective));
-                combined = rank == takes.first ? word : take(combined, word);
-            }
+            const std::uint64_t own = load_of<T>(block_of(gives, me).address + first, left);
+            const std::uint64_t combined = combine_of_ranks(collective, takes.first, takes.end, share, run, i, own, take, result);
             if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
         }
     }
-    const bool together = is_of_all(takes, ranks, 8 * share.first) && is_of_all(gives, ranks, 8 * share.first);
     return end_of_run(group, collective, share, run, together, result);
 }
 
