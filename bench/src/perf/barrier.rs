@@ -6,7 +6,7 @@ use anyhow::Result;
 use gdsync::{Arg, Dims};
 
 use super::kernel::Watch;
-use super::{BATCH, IN_GRAPH, Rank, bar, in_graph, soon};
+use super::{BATCH, GRAPHS, IN_GRAPH, Rank, bar, in_graph, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// What is measured.
@@ -40,7 +40,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
         for repeat in 0..=plan.repeats {
             let (mut elapsed, mut left) = (0.0, rounds);
             while left > 0 {
-                let batch = left.min(BATCH / each * each);
+                let batch = left.min(if each == 1 { BATCH } else { GRAPHS * BATCH / each * each });
                 rank.world.barrier()?;
                 let since = Instant::now();
                 (0..batch / each).try_for_each(|_| barriers())?;
@@ -63,7 +63,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
         add("stream", timed(&|| enqueue(0), 1, plan.rounds, &end)?);
         let graph = in_graph(rank, enqueue)?;
         let replay = || Ok(stream.launch_graph(&graph)?);
-        add("graph", timed(&replay, IN_GRAPH, plan.rounds, &end)?);
+        add("graph", timed(&replay, IN_GRAPH, GRAPHS * plan.rounds, &end)?);
         let (collective, untimed) = (barrier.handle(), 100u64);
         for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
             let watch = Watch::of_all(rank, plan.rounds)?;
@@ -100,7 +100,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 /// How it was measured.
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
-        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, by the GPU's clock; streams, graphs of {IN_GRAPH} and host: by the CPU's clock, batches of at most 300; the time of all divided by their number.",
+        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, by the GPU's clock; streams, graphs of {IN_GRAPH} ({GRAPHS} times as many) and host: by the CPU's clock, batches of at most {BATCH}, of graphs {GRAPHS} times that; the time of all divided by their number.",
         rank.ranks, plan.rounds, plan.repeats
     )]
 }

@@ -37,7 +37,10 @@ const BATCH: u64 = 300;
 /// Rounds in a captured graph. Even: those that use two things in turn end with the one that they began with.
 pub(crate) const IN_GRAPH: u64 = 20;
 
-/// So many rounds of what `enqueue` enqueues on the rank's stream, as a graph. Once as they are: what is made at the first use is not
+/// So many times the rounds of streams are played in graphs: of a few launches what comes before the first and behind the last would be much.
+pub(crate) const GRAPHS: u64 = 5;
+
+/// `IN_GRAPH` rounds of what `enqueue` enqueues on the rank's stream, as a graph. Once as they are: what is made at the first use is not
 /// made in a capture.
 pub(crate) fn in_graph(rank: &Rank, enqueue: impl Fn(usize) -> Result<()>) -> Result<Graph> {
     (0..IN_GRAPH as usize).try_for_each(&enqueue)?;

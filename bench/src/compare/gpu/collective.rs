@@ -7,7 +7,7 @@ use gdsync::{Arg, Deadline, Dims, Graph};
 use libmp::{Collective, ReduceOp, Region};
 
 use super::{IN_KERNELS, ON_STREAMS, Player, Sample};
-use crate::perf::{self, IN_GRAPH, Rank, Watch};
+use crate::perf::{self, GRAPHS, IN_GRAPH, Rank, Watch};
 use crate::result::Role;
 use mp_program::peer::patience;
 
@@ -105,8 +105,8 @@ impl Captured {
         }
         let graph = graph.as_ref().context("no graph")?;
         let replay = |_| Ok(rank.stream.launch_graph(graph)?);
-        // Several times as many: of some launches what comes before the first and behind the last would be much.
-        let Sample { value, cpu } = on_stream(rank, (5 * rounds).div_ceil(IN_GRAPH), replay)?;
+        let launches = (GRAPHS * rounds).div_ceil(IN_GRAPH);
+        let Sample { value, cpu } = on_stream(rank, launches, replay)?;
         let share = 1.0 / IN_GRAPH as f64;
         Ok(Sample { value: value * share, cpu: cpu.map(|cpu| cpu * share) })
     }

@@ -177,7 +177,7 @@ struct State {
 
 impl Player for OnStream {
     fn name(&self) -> String {
-        "libmp, graph".into()
+        format!("libmp, {}", self.captured.name())
     }
 
     fn role(&self) -> Role {

@@ -17,7 +17,7 @@ use indicatif::ProgressBar;
 
 use super::absent::{self, Journal, agree};
 use super::{Mpi, MpiHere, Plan};
-use crate::perf::{Gpus, Rank};
+use crate::perf::{GRAPHS, Gpus, IN_GRAPH, Rank};
 use crate::result::{Absent, Axis, Figure, Plot, Point, Results, Role, Series};
 
 /// One repeat of one point.
@@ -164,7 +164,7 @@ pub(super) fn measure(
         rank.ranks, plan.repeats
     )];
     method.extend(two.then(two::method).into_iter().flatten());
-    method.push("Collectives on streams: runs enqueued one after another and then waited for, by the CPU's clock, as many as move a GiB, at least 10 and at most one batch; in kernels one block, by the GPU's clock. Bytes are those of the result; of a gathered or exchanged one each rank gives as many words as make that at most, and one at least.".into());
+    method.push(format!("Collectives on streams: runs enqueued one after another and then waited for, by the CPU's clock, as many as move a GiB, at least 10 and at most one batch; in graphs of {IN_GRAPH} {GRAPHS} times as many; in kernels one block, by the GPU's clock. Bytes are those of the result; of a gathered or exchanged one each rank gives as many words as make that at most, and one at least."));
     let nccl = start((rank, journal), "NCCL", nccl::Nccl::start)?;
     method.push(match &nccl {
         Ok(nccl) => format!(

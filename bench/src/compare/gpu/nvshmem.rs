@@ -10,7 +10,7 @@ use super::one_sided::What;
 use super::{
     IN_KERNELS, ON_STREAMS, Player, Sample, VOLUME, collective, one_sided, rounds_in_kernels,
 };
-use crate::perf::{IN_GRAPH, Rank};
+use crate::perf::{GRAPHS, IN_GRAPH, Rank};
 use crate::result::Role;
 
 /// The processes, where rank 0 is; the version alone elsewhere.
@@ -90,7 +90,7 @@ impl Nvshmem {
     pub fn barrier(&self, place: &'static str) -> Box<dyn Player + '_> {
         let (what, width, rounds) = match place {
             "kernel" => ("barrier_kernel", 1, IN_KERNELS),
-            "graph" => ("barrier_stream", IN_GRAPH as u32, ON_STREAMS),
+            "graph" => ("barrier_stream", IN_GRAPH as u32, GRAPHS * ON_STREAMS),
             _ => ("barrier_stream", 0, ON_STREAMS),
         };
         self.player(&format!("NVSHMEM, {place}"), what, Width::Fixed(width), rounds)
@@ -178,7 +178,6 @@ enum Width {
     X,
     /// Blocks, likewise, of libmp's threads, each with a word.
     Words,
-    /// None; as many rounds as libmp's.
     /// The threads of libmp's all-reduce, and its bound.
     AllReduce,
 }
@@ -205,7 +204,8 @@ impl NvshmemPlayer<'_> {
         };
         let rounds = match self.what {
             "put" | "get" => rounds_in_kernels(size),
-            "reduce" | "gather" | "all_to_all" => collective::rounds(size),
+            "reduce" | "gather" | "all_to_all" if width == 0 => collective::rounds(size),
+            "reduce" | "gather" | "all_to_all" => GRAPHS * collective::rounds(size),
             _ => self.rounds,
         };
         format!("{} {size} {rounds} {width}", self.what)

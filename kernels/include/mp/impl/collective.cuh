@@ -249,7 +249,7 @@ MP_DEVICE WaitResult take_words(const Collective& collective, std::uint32_t rank
 // of the user's one rank after the other: the operation is known, and what is next is near.
 template <class Take>
 MP_DEVICE std::uint64_t combine_of_ranks(const Collective& collective, std::uint32_t first, std::uint32_t end, const RingShare& share,
-                                      const RingRun& run, std::uint32_t i, std::uint64_t own, const Take& take, WaitResult& result) {
+                                         const RingRun& run, std::uint32_t i, std::uint64_t own, const Take& take, WaitResult& result) {
     const auto me = static_cast<std::uint32_t>(collective.rank);
     std::uint64_t combined = 0;
     MP_NO_UNROLL
@@ -262,7 +262,7 @@ MP_DEVICE std::uint64_t combine_of_ranks(const Collective& collective, std::uint
 }
 // In a stream's kernel several at once, of which many threads wait for many words; the operation is chosen once for them.
 MP_DEVICE std::uint64_t combine_of_ranks(const Collective& collective, std::uint32_t first, std::uint32_t end, const RingShare& share,
-                                      const RingRun& run, std::uint32_t i, std::uint64_t own, const AnyCombine& take, WaitResult& result) {
+                                         const RingRun& run, std::uint32_t i, std::uint64_t own, const AnyCombine& take, WaitResult& result) {
     std::uint64_t combined = 0;
     MP_NO_UNROLL
     for (std::uint32_t rank = first; rank < end && !result.failed(); rank += ranks_at_once) {
