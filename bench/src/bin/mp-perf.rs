@@ -487,7 +487,7 @@ fn run(what: What) -> Result<()> {
             common.run(|rank| Ok((overlap::method(rank, &plan), overlap::measure(rank, &plan)?)))
         }
         What::Barrier { common, rounds } => {
-            let plan = barrier::Plan { rounds, repeats: common.repeats };
+            let plan = barrier::Plan { rounds, repeats: common.repeats, only: None };
             common.run(|rank| Ok((barrier::method(rank, &plan), barrier::measure(rank, &plan)?)))
         }
         What::Waiting { device, rounds, repeats } => {

@@ -16,6 +16,8 @@ pub struct Plan {
     pub rounds: u64,
     /// Repeats.
     pub repeats: u32,
+    /// Of these barriers alone, by their name in the figure; `None`: of all.
+    pub only: Option<&'static str>,
 }
 
 /// Measures.
@@ -24,7 +26,7 @@ pub struct Plan {
 /// A barrier that fails.
 pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let gpu = rank.device.as_cuda().is_some();
-    let bar = bar(rank, if gpu { 5 } else { 1 })?;
+    let bar = bar(rank, if gpu && plan.only.is_none() { 5 } else { 1 })?;
     let mut series = Vec::new();
     let mut add = |name: &str, samples: Vec<f64>| {
         let points = vec![Point { x: rank.world.size() as f64, samples, p99: None }];
@@ -53,19 +55,27 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
         }
         Ok::<_, anyhow::Error>(samples)
     };
-    let host = timed(&|| Ok(rank.world.barrier()?), 1, plan.rounds.div_ceil(20), &|| Ok(()))?;
-    add("host", host);
+    let wanted = |name: &str| plan.only.is_none_or(|only| only == name);
+    if wanted("host") {
+        let host = timed(&|| Ok(rank.world.barrier()?), 1, plan.rounds.div_ceil(20), &|| Ok(()))?;
+        add("host", host);
+    }
     if gpu {
         let barrier = rank.world.prepare_collective(&rank.device, 0)?;
         let stream = &rank.stream;
         let enqueue = |_| Ok(barrier.barrier().start_on(stream)?);
         let end = || Ok(rank.world.synchronize(stream, soon())?);
-        add("stream", timed(&|| enqueue(0), 1, plan.rounds, &end)?);
-        let graph = in_graph(rank, enqueue)?;
-        let replay = || Ok(stream.launch_graph(&graph)?);
-        add("graph", timed(&replay, IN_GRAPH, GRAPHS * plan.rounds, &end)?);
+        if wanted("stream") {
+            add("stream", timed(&|| enqueue(0), 1, plan.rounds, &end)?);
+        }
+        if wanted("graph") {
+            let graph = in_graph(rank, enqueue)?;
+            let replay = || Ok(stream.launch_graph(&graph)?);
+            add("graph", timed(&replay, IN_GRAPH, GRAPHS * plan.rounds, &end)?);
+        }
         let (collective, untimed) = (barrier.handle(), 100u64);
-        for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
+        let kernels = [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)];
+        for (name, ordered) in kernels.into_iter().filter(|(name, _)| wanted(name)) {
             let watch = Watch::of_all(rank, plan.rounds)?;
             let time = watch.time();
             let mut samples = Vec::new();

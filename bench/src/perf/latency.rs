@@ -9,7 +9,7 @@ use libmp::{FusedStream, Operation, Recv, Region, Send, Step};
 use mp_kernels::{WaitBounds, packet_threads};
 
 use super::kernel::Watch;
-use super::{BATCH, IN_GRAPH, Rank, bar, block_threads, in_graph, quantile, soon};
+use super::{BATCH, IN_GRAPH, Rank, bar, block_threads, capture, quantile, soon};
 use crate::kernels::PingPong;
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
@@ -349,7 +349,8 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);
             times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * in_short * OPERATIONS) as f64);
         } else if form == Form::Graph {
-            graph = Some(in_graph(rank, enqueue)?);
+            world.barrier()?;
+            graph = Some(capture(rank, IN_GRAPH, enqueue)?);
         }
     }
     Ok(times)

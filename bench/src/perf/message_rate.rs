@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use gdsync::{Arg, Buffer, Dims, Graph};
 use libmp::{Operation, Recv, Region, Send, Step, wait_all};
 
-use super::{BATCH, Rank, bar, block_threads, soon};
+use super::{BATCH, Rank, bar, block_threads, capture, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// Who starts and completes the messages.
@@ -247,9 +247,7 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Vec<f64>> 
         if repeat > 0 {
             samples.push(rate(messages, elapsed));
         } else if form == Form::Graph {
-            stream.begin_capture()?;
-            (0..IN_GRAPH).try_for_each(|_| window())?;
-            graph = Some(stream.end_capture()?);
+            graph = Some(capture(rank, IN_GRAPH as u64, |_| window())?);
         }
     }
     world.barrier()?;

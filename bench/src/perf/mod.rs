@@ -40,14 +40,19 @@ pub(crate) const IN_GRAPH: u64 = 20;
 /// So many times the rounds of streams are played in graphs: of a few launches what comes before the first and behind the last would be much.
 pub(crate) const GRAPHS: u64 = 5;
 
-/// `IN_GRAPH` rounds of what `enqueue` enqueues on the rank's stream, as a graph. Once as they are: what is made at the first use is not
-/// made in a capture.
+/// So many rounds of what `enqueue` enqueues on the rank's stream, as a graph. They have been played before: what is made at the first
+/// use is not made in a capture.
+fn capture(rank: &Rank, rounds: u64, enqueue: impl Fn(usize) -> Result<()>) -> Result<Graph> {
+    rank.stream.begin_capture()?;
+    (0..rounds as usize).try_for_each(enqueue)?;
+    Ok(rank.stream.end_capture()?)
+}
+
+/// `IN_GRAPH` rounds as a graph, once they have been played as they are.
 pub(crate) fn in_graph(rank: &Rank, enqueue: impl Fn(usize) -> Result<()>) -> Result<Graph> {
     (0..IN_GRAPH as usize).try_for_each(&enqueue)?;
     rank.world.synchronize(&rank.stream, soon())?;
-    rank.stream.begin_capture()?;
-    (0..IN_GRAPH as usize).try_for_each(&enqueue)?;
-    let graph = rank.stream.end_capture()?;
+    let graph = capture(rank, IN_GRAPH, enqueue)?;
     rank.world.barrier()?;
     Ok(graph)
 }

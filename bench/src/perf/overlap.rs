@@ -9,7 +9,7 @@ use gdsync::{Arg, Dims, Event, Graph, Stream};
 use libmp::{Operation, Recv, Region, Send, Step};
 
 use super::work::{Bound, THREADS, Work};
-use super::{Rank, bar, soon};
+use super::{Rank, bar, capture, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// Who exchanges, and how the computation lies beside it.
@@ -203,11 +203,7 @@ impl Exchange<'_> {
     fn seconds(&self, work: &Work, what: (bool, Option<u64>), count: u64) -> Result<f64> {
         let (world, stream) = (&self.rank.world, &self.rank.stream);
         let graph: Option<Graph> = match self.form {
-            Form::Graph => {
-                stream.begin_capture()?;
-                self.enqueue(work, what)?;
-                Some(stream.end_capture()?)
-            }
+            Form::Graph => Some(capture(self.rank, 1, |_| self.enqueue(work, what))?),
             _ => None,
         };
         world.barrier()?;

@@ -148,12 +148,12 @@ MP_DEVICE unsigned grid_blocks();  // blocks of the grid; orders nothing
 MP_DEVICE unsigned lane();  // thread_rank() modulo 32; orders nothing
 MP_DEVICE unsigned multiprocessor();  // the number of the one that the block is on; 0 on the CPU; orders nothing
 
-// Every thread of the block waits for all others. What each wrote before is seen by all after, in the block only.
-MP_DEVICE void block_barrier();
 // The beginning of a kernel of one dimension that its stream may launch while the one in front of it runs: waits until that has ended, whose
 // writes are seen from here on. If it is one block, the next such kernel may be launched: waiting, it takes a block's place from nobody who
 // needs all of them.
 MP_DEVICE void begin_in_turn();
+// Every thread of the block waits for all others. What each wrote before is seen by all after, in the block only.
+MP_DEVICE void block_barrier();
 // The same, and says to all whether any thread came with `true`.
 MP_DEVICE bool block_any(bool mine);
 // The same two for the 32 threads of a full warp, all of which must call.

@@ -232,8 +232,8 @@ MP_DEVICE auto with_combine(std::uint32_t element, std::uint32_t reduction, cons
     }
 }
 
-// An operation that is known when the kernel runs. Chosen for each word: some cycles, which a wait does not feel, and one copy
-// of the code that waits.
+// An operation that is known when the kernel runs. Called, it is chosen for each word: some cycles, which a wait does not feel, and one copy
+// of the code that waits. Who has several words at once chooses it for all of them, by with_combine.
 struct AnyCombine {
     using Element = unsigned char;
     static constexpr bool places = false;

@@ -23,13 +23,9 @@ pub fn barrier(name: &'static str) -> Box<dyn Player> {
     Box::new(Barrier { name })
 }
 
-/// The only sample of the series `name`, or of the first.
-fn only(figures: &[Figure], number: usize, name: Option<&str>) -> Option<f64> {
-    let series = &figures.get(number)?.series;
-    let series = match name {
-        Some(name) => series.iter().find(|series| series.name == name)?,
-        None => series.first()?,
-    };
+/// The only sample of the first series of a figure.
+fn only(figures: &[Figure], number: usize) -> Option<f64> {
+    let series = figures.get(number)?.series.first()?;
     series.points.first()?.samples.first().copied()
 }
 
@@ -64,9 +60,9 @@ impl Player for Latency {
         let (forms, sizes) = (vec![self.form], vec![self.size]);
         let plan = latency::Plan { forms, sizes, rounds, repeats: 1, threads: None };
         let figures = latency::measure(rank, &plan)?;
-        let value = only(&figures, 0, None).context("no latency")?;
+        let value = only(&figures, 0).context("no latency")?;
         // Of one operation; a round is a wait and a send.
-        Ok(Sample { value, cpu: only(&figures, 1, None).map(|time| 2.0 * time) })
+        Ok(Sample { value, cpu: only(&figures, 1).map(|time| 2.0 * time) })
     }
 }
 
@@ -92,7 +88,7 @@ impl Player for Bandwidth {
         let plan = bandwidth::Plan { sizes: vec![VOLUME], blocks: vec![self.blocks], repeats: 1 };
         let figures = bandwidth::measure(rank, &plan)?;
         // Only rank 0 measures.
-        let value = only(&figures, 0, None);
+        let value = only(&figures, 0);
         Ok(Sample::of(if rank.leads() { value.context("no bandwidth")? } else { 0.0 }))
     }
 }
@@ -115,8 +111,9 @@ impl Player for Barrier {
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
-        let figures = barrier::measure(rank, &barrier::Plan { rounds: ON_STREAMS, repeats: 1 })?;
-        let value = only(&figures, 0, Some(self.name));
+        let plan = barrier::Plan { rounds: ON_STREAMS, repeats: 1, only: Some(self.name) };
+        let figures = barrier::measure(rank, &plan)?;
+        let value = only(&figures, 0);
         Ok(Sample::of(value.with_context(|| format!("no barrier is called {:?}", self.name))?))
     }
 }
