@@ -157,17 +157,17 @@ MP_DEVICE WaitResult put_notify_all(const Rank& self, std::uint32_t window, std:
 // Otherwise nothing is taken: timed_out, aborted; no_room if the queue is full of others and another one waits to come in, of
 // which waiting for those frees; bad_argument for more than the queue holds, or what no notification has. `seen`: how many there were.
 MP_DEVICE WaitResult wait_notifications(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out = nullptr) {
-    return impl::take(self, wanted, count, out, {bounds_of(self), true, true});
+    return impl::take(self, wanted, count, out, true, [&] { return impl::Patience{bounds_of(self), true, true}; });
 }
 // The same within bounds of its own: then that it was too late, or found no room, is the caller's affair and not in the report.
 MP_DEVICE WaitResult wait_notifications(const Rank& self, const Wanted& wanted, std::uint32_t count, const WaitBounds& bounds,
                                         Notification* out = nullptr) {
-    return impl::take(self, wanted, count, out, {bounds, true, false});
+    return impl::take(self, wanted, count, out, true, [&] { return impl::Patience{bounds, true, false}; });
 }
 
 // The same without waiting: `seen` is `count` if they were there and have been taken; if there are fewer, `seen` is how many, and all stay.
 MP_DEVICE WaitResult test_notifications(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out = nullptr) {
-    return impl::take(self, wanted, count, out, {{0, 0}, false, false});
+    return impl::take(self, wanted, count, out, false, [] { return impl::Patience{{0, 0}, false, false}; });
 }
 
 // Ends when all that this rank has put and got has happened here: sources may be written again, what was got is there for the block.

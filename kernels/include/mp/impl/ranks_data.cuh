@@ -7,20 +7,6 @@
 namespace mp {
 namespace impl {
 
-// Who is told when data have been moved.
-enum class Tells : std::uint32_t { none, target, device };
-
-struct Transfer {
-    RankCall call;
-    std::uint32_t window;
-    std::uint32_t target;
-    std::uint32_t tag;
-    std::uint64_t first;
-    void* mine;
-    std::uint64_t bytes;
-    Tells tells;
-};
-
 // Notifies whoever is to be told, where that is not one rank of whose ring a place is taken already. `next`: what may be the next one.
 MP_COLD WaitResult notify_rest(const Rank self, Route& route, const Transfer what, std::uint64_t next) {
     const std::uint64_t label = label_of(self.rank, what.window, what.tag);
@@ -58,43 +44,58 @@ MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer wh
     return notify_rest(self, route, what, route.next);
 }
 
-// What keeps a call from going its common way, if anything does.
+// What keeps a call from going its common way, if anything does. All of the route is loaded at once, not from one condition to the next.
 MP_DEVICE Left left_of(const Route& route, const Transfer& what) {
-    if (!leads_to(route, what.window, what.target)) return Left::route;
-    const std::uint64_t theirs = place_in(route, what.first, what.bytes), own = address_of(what.mine);
+    std::uint64_t memory = route.memory, length = route.bytes;
+    std::uint32_t far = route.far;
+    const bool leads = leads_to(route, what.window, what.target);
+    keep(memory);
+    keep(length);
+    keep(far);
+    const std::uint64_t theirs = place_in(RankShare{memory, length}, what.first, what.bytes), own = address_of(what.mine);
     const std::uint64_t apart = theirs > own ? theirs - own : own - theirs;
-    const bool far = route.far != 0;
-    if (theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (what.tells != Tells::none && !is_tag(what.tag))) return Left::refusal;
-    return far ? Left::far : Left::nothing;
+    const bool refused = theirs == 0 || (apart != 0 && apart < what.bytes && far == 0) || (what.tells != Tells::none && !is_tag(what.tag));
+    return !leads ? Left::route : refused ? Left::refusal : far != 0 ? Left::far : Left::nothing;
 }
 
 // Fences what the block has put or got, and notifies the target; nothing of that is there yet if something else is left than `nothing`. `checked`: nothing
 // keeps the call from it.
 MP_DEVICE Left tell(Desk& all, std::uint32_t rank, Route& route, const Transfer& what, bool checked) {
+    // Ahead of the barrier, so that nothing is between it and what is asked of the device's memory.
+    std::uint64_t ring = route.ring, head = route.head, next = route.next, read = route.read;
+    std::uint32_t slots = all.slots;
+    keep(ring);
+    keep(head);
+    keep(next);
+    keep(read);
+    keep(slots);
     block().sync();
     if (block().leads()) fence_for(release, route.device == all.device);
     // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
     // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
     if (thread_rank() == (block_threads() > 32 ? 32 : 0)) {
         Left left = checked ? Left::nothing : left_of(route, what);
-        std::uint64_t next = route.next;
-        if (left == Left::nothing && !(what.tells == Tells::target && ask_ticket(all, what.target, route.read, next))) left = Left::notification;
+        if (left == Left::nothing && !(what.tells == Tells::target && ask_ticket(at<std::uint64_t>(head), slots, read, next)))
+            left = Left::notification;
         if (left == Left::nothing) route.next = next + 1;
-        all.slot = address_of(slot_in(all, route.ring, next));
+        all.slot = address_of(slot_in(ring, slots, next));
         all.packet = {label_of(rank, what.window, what.tag), next + 1};
         all.left = left;
     }
     block().sync();
     // Read by all: a vote less. It is written next behind the first barrier above.
+    std::uint64_t slot = all.slot;
+    keep(slot);
+    const Packet packet = all.packet;
     const Left left = all.left;
-    if (left == Left::nothing && block().leads()) store_packet(at<Packet>(all.slot), all.packet);
+    if (left == Left::nothing && block().leads()) store_packet(at<Packet>(slot), packet);
     return left;
 }
 MP_COLD Left tell_late(Desk& all, std::uint32_t rank, Route& route, const Transfer& what) { return tell(all, rank, route, what, true); }
 
-// The whole call if it is short: what has at most a word for each thread, to memory that is mapped. It calls nothing, so that all it works
-// with stays in registers. If there is nothing to move, the fence does not wait for the checks.
-MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
+// The whole call if it is short: what has at most a word for each thread, to memory that is mapped. If there is nothing to move, the fence does not
+// wait for the checks.
+MP_DEVICE Left transfer_short(Desk& all, std::uint32_t rank, const Transfer& what) {
     Route& route = route_at(all, what.window, what.target);
     const bool tells = what.tells != Tells::none, checks = what.bytes != 0 || !tells;
     if (checks) {
@@ -111,9 +112,20 @@ MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
     return tells ? tell(all, rank, route, what, checks) : Left::nothing;
 }
 
+// The same, called. It calls nothing, so that all it works with stays in registers.
+MP_COLD Left transfer_soon(Desk& all, std::uint32_t rank, const Transfer what) {
+    const Left left = transfer_short(all, rank, what);
+    if (MP_RARELY(left != Left::nothing) && block().leads()) all.call = what;
+    return left;
+}
+
 // The rest of a call of which this is left.
-MP_COLD WaitResult transfer_rest(const Rank self, const Transfer what, Left left) {
+MP_COLD WaitResult transfer_rest(const Rank self, Left left) {
     Desk& all = *self.all;
+    block().sync();
+    const Transfer what = all.call;
+    // All have read it before it is written again.
+    block().sync();
     Route& route = route_to(self, what.window, what.target);
     if (left == Left::route) left = transfer_soon(all, self.rank, what);
     const bool tells = what.tells != Tells::none;
@@ -134,7 +146,7 @@ MP_COLD WaitResult transfer_rest(const Rank self, const Transfer what, Left left
 
 MP_DEVICE WaitResult transfer(const Rank& self, const Transfer& what) {
     const Left left = transfer_soon(*self.all, self.rank, what);
-    if (MP_RARELY(uniform(left != Left::nothing))) return transfer_rest(self, what, left);
+    if (MP_RARELY(uniform(left != Left::nothing))) return transfer_rest(self, left);
     return {ok, what.tells != Tells::none, 0};
 }
 

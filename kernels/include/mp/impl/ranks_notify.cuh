@@ -70,29 +70,40 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
     const auto place = [=](std::uint32_t device, std::uint64_t number) {
         return rings + (std::uint64_t{device} * slots + (static_cast<std::uint32_t>(number) & (slots - 1)));
     };
+    // Mostly what comes is the last that is waited for, and nothing else: then as little as there is to do.
+    const auto is_last = [&](const Packet& packet) {
+        return filter.takes(packet.data) && matched + 1 == wanted && matched == held && !stay;
+    };
+    const auto take_last = [&](std::uint64_t number, std::uint64_t before) {
+        fence_for(acquire, devices == 1);
+        set_position(all, device, &RankPosition::next, number + 1);
+        if (devices != 1) all.turn = turn + 1 == devices ? 0 : turn + 1;
+        if (MP_RARELY(held_before != 0)) set_queue(all, all.queue_first, 0);
+        return Came{wanted, is_to_be_told(slots, number + 1, before) ? came_taken | came_read : came_taken};
+    };
     const Packet* slot = place(device, next);
     MP_NO_UNROLL
     for (std::uint32_t left = looks * devices;;) {
         Packet packet = load_packet(slot);
         if (packet.epoch == next + 1) {
+            if (is_last(packet)) return take_last(next, next);
             const std::uint64_t before = next;
             MP_NO_UNROLL
             do {
-                const bool takes = filter.takes(packet.data);
-                if (matched + takes == wanted && matched == held && !stay) {
-                    how = came_taken;
-                } else if (held == all.spill) {
+                if (held == all.spill) {
                     how = came_full;
                     break;
-                } else {
-                    queue_of(all)[held++] = packet.data;
-                    if (matched + takes == wanted) how = came_others;
                 }
-                matched += takes;
+                queue_of(all)[held++] = packet.data;
+                matched += filter.takes(packet.data);
                 ++next;
-                if (how != 0) break;
+                if (matched == wanted) {
+                    how = came_others;
+                    break;
+                }
                 slot = place(device, next);
                 packet = load_packet(slot);
+                if (packet.epoch == next + 1 && is_last(packet)) return take_last(next, before);
             } while (packet.epoch == next + 1);
             set_position(all, device, &RankPosition::next, next);
             if (is_to_be_told(slots, next, before)) how |= came_read;
@@ -113,12 +124,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
         slot = place(device, next);
     }
     if (devices != 1) all.turn = turn + 1 == devices ? 0 : turn + 1;
-    if ((how & came_taken) != 0) {
-        if (MP_RARELY(held_before != 0)) set_queue(all, all.queue_first, 0);
-        fence_for(acquire, devices == 1);
-    } else if (held != held_before) {
-        set_queue(all, all.queue_first, held);
-    }
+    if (held != held_before) set_queue(all, all.queue_first, held);
     return {matched, how};
 }
 // The same, called.
@@ -172,12 +178,11 @@ struct Ticket {
     std::uint64_t read;
 };
 
-// Takes the next place in the ring to a rank, of whose slots the first `read` are known to have been read. False if none is free, as far as that
+// Takes the next place in a ring of `slots`, the first `read` of which are known to have been read. False if none is free, as far as that
 // says. `next`: what may be the next; then the place, or what the head was. The slot is written behind the branch that sees it free.
-MP_DEVICE bool ask_ticket(const Ranks& all, std::uint32_t target, std::uint64_t read, std::uint64_t& next) {
-    std::uint64_t* head = ends_to(all, target).head;
+MP_DEVICE bool ask_ticket(std::uint64_t* head, std::uint32_t slots, std::uint64_t read, std::uint64_t& next) {
     MP_NO_UNROLL
-    while (next - read < all.slots) {
+    while (next - read < slots) {
         const std::uint64_t found = compare_swap(head, next, next + 1, gpu, relaxed);
         if (found == next) return true;
         next = found;
@@ -191,10 +196,10 @@ MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t 
     const RingEnds ends = ends_to(all, target);
     bool full = false;
     const WaitResult result = wait_taking_in(self, bounds_of(self), full, [&] {
-        if (ask_ticket(all, target, read, next)) return true;
+        if (ask_ticket(ends.head, all.slots, read, next)) return true;
         next = load(ends.head, relaxed, gpu);
         read = load(ends.tail, relaxed, system);
-        return ask_ticket(all, target, read, next);
+        return ask_ticket(ends.head, all.slots, read, next);
     });
     if (result.failed()) {
         const Notification what = notification_of(label);
@@ -204,16 +209,16 @@ MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t 
     return {result, next, read};
 }
 
-// A place in a ring.
-MP_DEVICE Packet* slot_in(const Ranks& all, std::uint64_t ring, std::uint64_t number) {
-    return at<Packet>(ring) + (static_cast<std::uint32_t>(number) & (all.slots - 1));
+// A place in a ring of `slots`.
+MP_DEVICE Packet* slot_in(std::uint64_t ring, std::uint32_t slots, std::uint64_t number) {
+    return at<Packet>(ring) + (static_cast<std::uint32_t>(number) & (slots - 1));
 }
 
 // Stores the packet of a ticket in a ring to a rank of a device.
 MP_COLD WaitResult send_packet(const Rank self, std::uint32_t device, std::uint64_t ring, const Ticket& ticket, std::uint64_t label) {
     const Ranks& all = *self.all;
     WaitResult result = ticket.result;
-    Packet* slot = slot_in(all, ring, ticket.number);
+    Packet* slot = slot_in(ring, all.slots, ticket.number);
     if (!is_far(all, device)) {
         store_packet(slot, {label, ticket.number + 1});
         return result;
@@ -391,13 +396,15 @@ MP_COLD WaitResult take_rest(const Rank self, const Wanted wanted, std::uint32_t
     return {ok, count, 0};
 }
 
-MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out, const Patience& patience) {
+// `patience` gives it, if the beginning of a wait was not all of it; whether it `waits` is known before.
+template <class GivePatience>
+MP_DEVICE WaitResult take(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out, bool waits,
+                          const GivePatience& patience) {
     if (count == 0) return {ok, 0, 0};
     Came came = {count, came_taken};
-    if (block().leads())
-        came = take_soon(*self.all, wanted, count, out != nullptr, patience.waits);
+    if (block().leads()) came = take_soon(*self.all, wanted, count, out != nullptr, waits);
     // The vote is the barrier.
-    if (MP_RARELY(block().any_uniform(came.how != came_taken))) return take_rest(self, wanted, count, out, patience, came);
+    if (MP_RARELY(block().any_uniform(came.how != came_taken))) return take_rest(self, wanted, count, out, patience(), came);
     return {ok, count, 0};
 }
 

@@ -150,6 +150,7 @@ struct Route {
     std::uint64_t memory;  // the share; 0: there is none
     std::uint64_t bytes;
     std::uint64_t ring;  // from this device to the rank
+    std::uint64_t head;  // the word of its next ticket
     // The leader's: a ticket that may be the next, and how many the target is known to have read.
     std::uint64_t next;
     std::uint64_t read;
@@ -159,6 +160,20 @@ struct Route {
     std::uint32_t far;  // not 0: behind a NIC
 };
 constexpr unsigned desk_routes = 8, desk_devices = 8;
+
+// Who is told when data have been moved.
+enum class Tells : std::uint32_t { none, target, device };
+
+struct Transfer {
+    RankCall call;
+    std::uint32_t window;
+    std::uint32_t target;
+    std::uint32_t tag;
+    std::uint64_t first;
+    void* mine;
+    std::uint64_t bytes;
+    Tells tells;
+};
 
 // What is left of a call.
 enum class Left : std::uint32_t { nothing, route, refusal, far, copy, notification };
@@ -171,6 +186,8 @@ struct Desk : Ranks {
     std::uint64_t slot;
     Packet packet;
     Left left;
+    // The call of which something is left. Whoever calls would keep it in local memory meanwhile, and the fence waits for what is stored there.
+    Transfer call;
     // The leader's: the device whose ring it looks at next. And what the rank's state and positions say of its queue and of what it has read; those are
     // in the device's memory, which is far away after an acquire. Both are written.
     std::uint32_t turn;
@@ -215,7 +232,7 @@ MP_DEVICE void lay_out(Desk& all, std::uint32_t local) {
 }
 
 MP_DEVICE void forget_routes(Desk& desk) {
-    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0, 0};
+    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, 0, nobody, nobody, 0, 0};
 }
 
 // The ring from this device to a rank of another.
@@ -224,7 +241,7 @@ MP_DEVICE std::uint64_t ring_to(const Ranks& all, std::uint32_t device, std::uin
 }
 
 MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_t rank) {
-    route = {0, 0, 0, 0, 0, window, rank, 0, 0};
+    route = {0, 0, 0, 0, 0, 0, window, rank, 0, 0};
     if (window >= 2 * rank_windows || rank >= all.size) return;
     const RingEnds ends = ends_to(all, rank);
     route.device = device_of(all, rank);
@@ -233,6 +250,7 @@ MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_
     route.memory = share.memory;
     route.bytes = share.bytes;
     route.ring = ring_to(all, route.device, rank - first_of(all, route.device));
+    route.head = address_of(ends.head);
     route.next = load(ends.head, relaxed, gpu);
     route.read = load(ends.tail, relaxed, system);
 }
