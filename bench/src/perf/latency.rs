@@ -9,7 +9,7 @@ use libmp::{FusedStream, Operation, Recv, Region, Send, Step};
 use mp_kernels::{WaitBounds, packet_threads};
 
 use super::kernel::Watch;
-use super::{BATCH, IN_GRAPH, Rank, bar, block_threads, capture, quantile, soon};
+use super::{BATCH, Rank, bar, block_threads, capture, quantile, soon};
 use crate::kernels::PingPong;
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
@@ -83,6 +83,8 @@ const UNTIMED: u64 = 100;
 /// such batches in a repeat.
 const SHORT: u64 = 96;
 const SHORTS: u32 = 10;
+/// Rounds in a captured graph, of which some are in a batch. Even: of two messages each has its turn.
+const IN_GRAPH: u64 = 20;
 /// A round's: a receive and a send.
 const OPERATIONS: u64 = 2;
 
