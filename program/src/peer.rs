@@ -241,7 +241,20 @@ impl Program {
     /// It did not end well: how, and its last words.
     pub fn wait(mut self) -> Result<()> {
         let status = self.child.wait().with_context(|| format!("waiting for {}", self.name))?;
-        if status.success() { Ok(()) } else { Err(self.failure("failed", AT_ITS_END)) }
+        if !status.success() {
+            return Err(self.failure("failed", AT_ITS_END));
+        }
+        self.hear_out();
+        Ok(())
+    }
+
+    /// Waits a while for what it wrote before its end, which is on its way; somebody it started may keep the stream open.
+    fn hear_out(&self) {
+        let patience = Instant::now() + AT_ITS_END;
+        while !self.last.iter().all(Tail::ended) && Instant::now() < patience {
+            while self.lines.try_recv().is_ok() {}
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// How it ended, if it has by `deadline`.
@@ -270,12 +283,7 @@ impl Program {
         };
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What it wrote is on its way; somebody it started may keep the stream open.
-        let patience = Instant::now() + AT_ITS_END;
-        while !self.last.iter().all(Tail::ended) && Instant::now() < patience {
-            while self.lines.try_recv().is_ok() {}
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.hear_out();
         let words = self.last.iter().rev().map(Tail::words).find(|words| !words.is_empty());
         match words {
             Some(words) => anyhow!("{} {ended}; its last words: {words}", self.name),
@@ -368,6 +376,16 @@ mod tests {
     fn a_peer_that_is_no_program_is_told_from_one_that_fails() {
         let error = Program::start("peer", &mut Command::new("/none/peer")).err().unwrap();
         assert!(format!("{error:#}").starts_with("peer does not start: No such file"), "{error:#}");
+    }
+
+    #[test]
+    fn what_is_on_its_way_when_a_peer_has_ended_is_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let peer = stand_in(folder.path(), "peer", "(sleep 0.3; echo late >&2) & exit 0");
+        let peer = Program::start_aloud("peer", &mut Command::new(peer)).unwrap();
+        let last = peer.last.clone();
+        peer.wait().unwrap();
+        assert_eq!(last[1].words(), "late");
     }
 
     #[test]
