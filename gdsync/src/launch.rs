@@ -30,6 +30,11 @@ impl Dims {
     pub fn linear(blocks: u32, threads: u32) -> Dims {
         Dims { grid: (blocks, 1, 1), block: (threads, 1, 1), shared: 0 }
     }
+
+    /// Whether blocks and threads are in x only.
+    pub(crate) fn is_linear(&self) -> bool {
+        matches!((self.grid, self.block), ((_, 1, 1), (_, 1, 1)))
+    }
 }
 
 /// One argument of a kernel: a reference to its value, which the launch copies.

@@ -234,8 +234,8 @@ impl Stream {
     /// all of whose threads run at once.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a kernel of the other kind, and on a host stream for a grid of more than one dimension and for
-    /// dynamic shared memory; what the driver says. That a machine has not so many threads [`Stream::synchronize`] reports.
+    /// [`Error::Unsupported`] for a kernel of the other kind, for more than one dimension on a host stream and of the library's own
+    /// kernels, and on a host stream for dynamic shared memory; what the driver says. That a machine has not so many threads [`Stream::synchronize`] reports.
     ///
     /// # Safety
     /// `args` match the kernel's parameters in number and type; every address among them is valid for what the

@@ -8,6 +8,7 @@ use cudarc::driver::sys;
 use super::driver::cu;
 use crate::error::{Error, Result};
 use crate::host::kernel::HostEntry;
+use crate::launch::Dims;
 
 /// An entry point: of GPU code, valid while its module is – the embedded one as long as the device, an application's as long
 /// as its module is loaded –, or of the host's ([`Kernel::host`]).
@@ -17,8 +18,10 @@ use crate::host::kernel::HostEntry;
 pub struct Kernel {
     code: Code,
     name: &'static str,
-    /// It begins with `mp::begin_in_turn`, so it may be launched while what is in front of it in its stream runs.
+    /// It begins with `mp::begin_in_turn`, and knows that its blocks and threads have one dimension.
     in_turn: bool,
+    /// It waits there, so that it may be launched while what is in front of it in its stream runs.
+    early: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,7 @@ impl Kernel {
     /// # Safety
     /// `entry` was made by that macro, and its code stays loaded as long as the program runs.
     pub unsafe fn host(name: &'static str, entry: HostEntry) -> Kernel {
-        Kernel { code: Code::Host(entry), name, in_turn: false }
+        Kernel { code: Code::Host(entry), name, in_turn: false, early: false }
     }
 
     pub(crate) fn function(&self) -> Result<sys::CUfunction> {
@@ -67,8 +70,17 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn begins_in_turn(&self) -> bool {
-        self.in_turn
+    /// Whether it may be launched before what is in front of it has ended.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early
+    }
+
+    /// Refuses dimensions of which the kernel's code knows that they are not there.
+    pub(crate) fn check(&self, dims: Dims) -> Result<()> {
+        match self.in_turn && !dims.is_linear() {
+            true => Err(self.elsewhere("a GPU", "its blocks and threads have one dimension")),
+            false => Ok(()),
+        }
     }
 
     /// The entry point's name.
@@ -120,8 +132,8 @@ impl RawModule {
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
         // SAFETY: writes one number.
         unsafe { cu!(cuFuncGetAttribute(&mut compiled_for, attribute, function))? };
-        let in_turn = in_turn && compiled_for >= 90;
-        self.kernels.insert(name, Kernel { code: Code::Gpu(function), name, in_turn });
+        let early = in_turn && compiled_for >= 90;
+        self.kernels.insert(name, Kernel { code: Code::Gpu(function), name, in_turn, early });
         Ok(())
     }
 
@@ -131,5 +143,34 @@ impl RawModule {
 
     pub fn handle(&self) -> sys::CUmodule {
         self.handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_begin_in_turn_are_launched_in_one_dimension() {
+        let of = |in_turn| {
+            let code = Code::Gpu(std::ptr::null_mut());
+            Kernel { code, name: "mp_pieces", in_turn, early: false }
+        };
+        let line = Dims::linear(3, 32);
+        of(true).check(line).unwrap();
+        let wide = [
+            Dims { grid: (3, 2, 1), ..line },
+            Dims { grid: (3, 1, 2), ..line },
+            Dims { block: (32, 2, 1), ..line },
+            Dims { block: (32, 1, 2), ..line },
+        ];
+        for dims in wide {
+            of(false).check(dims).unwrap();
+            let said = of(true).check(dims).unwrap_err().to_string();
+            assert!(
+                said.contains("mp_pieces: its blocks and threads have one dimension"),
+                "{said}"
+            );
+        }
     }
 }

@@ -33,10 +33,11 @@ pub(crate) unsafe fn run_on(
     args: &[Arg<'_>],
 ) -> Result<()> {
     let entry = kernel.entry()?;
-    let ((blocks, 1, 1), (threads, 1, 1), 0) = (dims.grid, dims.block, dims.shared) else {
+    if !dims.is_linear() || dims.shared != 0 {
         let why = "it has one dimension and no dynamic shared memory there";
         return Err(kernel.elsewhere("the host", why));
-    };
+    }
+    let (blocks, threads) = (dims.grid.0, dims.block.0);
     let mut sizes = [0; ARGUMENTS_MAX];
     // SAFETY: without arguments the entry only writes their sizes, at most as many as there is room for.
     let count = unsafe { entry(0, 0, std::ptr::null(), sizes.as_mut_ptr()) };

@@ -99,9 +99,10 @@ impl CudaStream {
         dims: Dims,
         args: &[Arg<'_>],
     ) -> Result<()> {
+        kernel.check(dims)?;
         let function = kernel.function()?;
         // In a graph it is slower; of several blocks it would take room while it waits.
-        let early = kernel.begins_in_turn() && dims.grid == (1, 1, 1) && !self.is_capturing();
+        let early = kernel.is_early() && dims.grid == (1, 1, 1) && !self.is_capturing();
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
@@ -137,6 +138,7 @@ impl CudaStream {
         dims: Dims,
         args: &[Arg<'_>],
     ) -> Result<()> {
+        kernel.check(dims)?;
         let (grid, block) = (dims.grid, dims.block);
         let count = |(x, y, z): (u32, u32, u32)| u64::from(x) * u64::from(y) * u64::from(z);
         let threads = u32::try_from(count(block)).unwrap_or(u32::MAX);
