@@ -70,6 +70,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
     const auto place = [=](std::uint32_t device, std::uint64_t number) {
         return rings + (std::uint64_t{device} * slots + (static_cast<std::uint32_t>(number) & (slots - 1)));
     };
+    const auto behind = [devices](std::uint32_t turn) { return turn + 1 == devices ? 0 : turn + 1; };
     // Mostly what comes is the last that is waited for, and nothing else: then as little as there is to do.
     const auto is_last = [&](const Packet& packet) {
         return filter.takes(packet.data) && matched + 1 == wanted && matched == held && !stay;
@@ -77,7 +78,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
     const auto take_last = [&](std::uint64_t number, std::uint64_t before) {
         fence_for(acquire, devices == 1);
         set_position(all, device, &RankPosition::next, number + 1);
-        if (devices != 1) all.turn = turn + 1 == devices ? 0 : turn + 1;
+        if (devices != 1) all.turn = behind(turn);
         if (MP_RARELY(held_before != 0)) set_queue(all, all.queue_first, 0);
         return Came{wanted, is_to_be_told(slots, number + 1, before) ? came_taken | came_read : came_taken};
     };
@@ -116,14 +117,14 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
         if (--left == 0) break;
         if (devices == 1) continue;
         const bool aside = home >= devices || left % looks_at_home == 0;
-        if (aside) turn = turn + 1 == devices ? 0 : turn + 1;
+        if (aside) turn = behind(turn);
         const std::uint32_t other = aside ? turn : home;
         if (other == device) continue;
         device = other;
         next = position_of(all, device).next;
         slot = place(device, next);
     }
-    if (devices != 1) all.turn = turn + 1 == devices ? 0 : turn + 1;
+    if (devices != 1) all.turn = behind(turn);
     if (held != held_before) set_queue(all, all.queue_first, held);
     return {matched, how};
 }
