@@ -62,7 +62,7 @@ MP_DEVICE Left left_of(const Route& route, const Transfer& what) {
 // keeps the call from it.
 MP_DEVICE Left tell(Desk& all, std::uint32_t rank, Route& route, const Transfer& what, bool checked) {
     // Ahead of the barrier, so that nothing is between it and what is asked of the device's memory.
-    std::uint64_t ring = route.ring, head = route.head, next = route.next, read = route.read;
+    std::uint64_t ring = route.ring, head = address_of(ends_to(all, what.target).head), next = route.next, read = route.read;
     std::uint32_t slots = all.slots;
     keep(ring);
     keep(head);

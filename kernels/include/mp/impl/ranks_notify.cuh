@@ -66,7 +66,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
     std::uint32_t turn = devices == 1 ? 0 : all.turn;
     std::uint32_t device = home < devices ? home : turn;
     std::uint32_t how = 0, held = held_before;
-    std::uint64_t next = position_of(all, device).next;
+    std::uint64_t next = next_of(all, device);
     const auto place = [=](std::uint32_t device, std::uint64_t number) {
         return rings + (std::uint64_t{device} * slots + (static_cast<std::uint32_t>(number) & (slots - 1)));
     };
@@ -77,7 +77,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
     };
     const auto take_last = [&](std::uint64_t number, std::uint64_t before) {
         fence_for(acquire, devices == 1);
-        set_position(all, device, &RankPosition::next, number + 1);
+        set_next(all, device, number + 1);
         if (devices != 1) all.turn = behind(turn);
         if (MP_RARELY(held_before != 0)) set_queue(all, all.queue_first, 0);
         return Came{wanted, is_to_be_told(slots, number + 1, before) ? came_taken | came_read : came_taken};
@@ -106,7 +106,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
                 packet = load_packet(slot);
                 if (packet.epoch == next + 1 && is_last(packet)) return take_last(next, before);
             } while (packet.epoch == next + 1);
-            set_position(all, device, &RankPosition::next, next);
+            set_next(all, device, next);
             if (is_to_be_told(slots, next, before)) how |= came_read;
         }
         if (how != 0) break;
@@ -121,7 +121,7 @@ MP_DEVICE Came take_in(Desk& all, const Filter& filter, std::uint32_t matched, s
         const std::uint32_t other = aside ? turn : home;
         if (other == device) continue;
         device = other;
-        next = position_of(all, device).next;
+        next = next_of(all, device);
         slot = place(device, next);
     }
     if (devices != 1) all.turn = behind(turn);
@@ -137,10 +137,10 @@ MP_COLD Came take_more_in(Desk& all, const Filter filter, std::uint32_t matched,
 // Tells devices how far their rings have been read, where that is time.
 MP_COLD void tell_read(Desk& all, std::uint32_t local) {
     for (std::uint32_t device = 0; device < all.devices; ++device) {
-        const RankPosition position = position_of(all, device);
+        RankPosition& position = position_of(all, device);
         const std::uint64_t next = position.next;
         if (!is_to_be_told(all.slots, next, position.told)) continue;
-        set_position(all, device, &RankPosition::told, next);
+        position.told = next;
         // The slots have been read before they are given back.
         (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
     }

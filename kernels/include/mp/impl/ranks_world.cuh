@@ -150,7 +150,6 @@ struct Route {
     std::uint64_t memory;  // the share; 0: there is none
     std::uint64_t bytes;
     std::uint64_t ring;  // from this device to the rank
-    std::uint64_t head;  // the word of its next ticket
     // The leader's: a ticket that may be the next, and how many the target is known to have read.
     std::uint64_t next;
     std::uint64_t read;
@@ -193,20 +192,24 @@ struct Desk : Ranks {
     std::uint32_t turn;
     std::uint32_t queued;
     std::uint64_t queue_first;
-    RankPosition read[desk_devices];  // of the first devices
+    std::uint64_t read[desk_devices];  // of the first devices
     // Where the rank's state, its positions, its rings and its queue are.
     std::uint64_t state_at, positions_at, rings_at, queue_at;
 };
+// Eight blocks of a multiprocessor have 16 KiB for it, with the 64 bytes of `block` and the 1 KiB that each has anyway; with more the cache is 16 KiB smaller,
+// which costs a stencil 3 %.
+static_assert(sizeof(Desk) <= 960);
 
 MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->state_at); }
 
 // How far a rank has read the ring from a device. By the leader, as what follows.
-MP_DEVICE const RankPosition& position_of(const Desk& all, std::uint32_t device) {
-    return device < desk_devices ? all.read[device] : at<const RankPosition>(all.positions_at)[device];
+MP_DEVICE RankPosition& position_of(const Desk& all, std::uint32_t device) { return at<RankPosition>(all.positions_at)[device]; }
+MP_DEVICE std::uint64_t next_of(const Desk& all, std::uint32_t device) {
+    return device < desk_devices ? all.read[device] : position_of(all, device).next;
 }
-MP_DEVICE void set_position(Desk& all, std::uint32_t device, std::uint64_t RankPosition::* part, std::uint64_t value) {
-    at<RankPosition>(all.positions_at)[device].*part = value;
-    if (device < desk_devices) all.read[device].*part = value;
+MP_DEVICE void set_next(Desk& all, std::uint32_t device, std::uint64_t next) {
+    position_of(all, device).next = next;
+    if (device < desk_devices) all.read[device] = next;
 }
 
 // The rank's queue has these from now on.
@@ -228,11 +231,11 @@ MP_DEVICE void lay_out(Desk& all, std::uint32_t local) {
     all.queue_first = state->first;
     all.queued = static_cast<std::uint32_t>(state->count);
     for (std::uint32_t device = 0; device < all.devices && device < desk_devices; ++device)
-        all.read[device] = at<const RankPosition>(all.positions_at)[device];
+        all.read[device] = position_of(all, device).next;
 }
 
 MP_DEVICE void forget_routes(Desk& desk) {
-    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, 0, nobody, nobody, 0, 0};
+    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0, 0};
 }
 
 // The ring from this device to a rank of another.
@@ -241,7 +244,7 @@ MP_DEVICE std::uint64_t ring_to(const Ranks& all, std::uint32_t device, std::uin
 }
 
 MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_t rank) {
-    route = {0, 0, 0, 0, 0, 0, window, rank, 0, 0};
+    route = {0, 0, 0, 0, 0, window, rank, 0, 0};
     if (window >= 2 * rank_windows || rank >= all.size) return;
     const RingEnds ends = ends_to(all, rank);
     route.device = device_of(all, rank);
@@ -250,7 +253,6 @@ MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_
     route.memory = share.memory;
     route.bytes = share.bytes;
     route.ring = ring_to(all, route.device, rank - first_of(all, route.device));
-    route.head = address_of(ends.head);
     route.next = load(ends.head, relaxed, gpu);
     route.read = load(ends.tail, relaxed, system);
 }
