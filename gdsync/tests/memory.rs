@@ -11,6 +11,7 @@ on_host_and_cuda!(
     memory_of_every_space_comes_zeroed_and_keeps_what_is_written,
     a_vector_of_the_user_is_reached_from_a_stream_without_a_copy,
     part_of_the_users_memory_is_registered_and_only_that_is_written,
+    the_same_memory_is_registered_several_times_and_for_several_devices,
     plain_host_memory_is_for_host_streams_only,
     more_memory_than_there_is_is_an_error,
     a_slice_is_exported_and_mapped_for_the_same_device,
@@ -82,6 +83,29 @@ fn part_of_the_users_memory_is_registered_and_only_that_is_written(device: &Devi
     // SAFETY: refused: host memory is no device memory.
     let host = unsafe { Buffer::<u8>::from_cuda_memory(device, pages.as_ptr() as u64, 16, ()) };
     assert!(matches!(host, Err(Error::Cuda { .. })), "{host:?}");
+    Ok(())
+}
+
+fn the_same_memory_is_registered_several_times_and_for_several_devices(device: &Device) -> Outcome {
+    let mut pages = vec![1u8; 3 * 4096];
+    let start = pages.as_ptr().align_offset(4096);
+    let page = NonNull::from(&mut pages[start..start + 4096]).cast::<u8>();
+    // SAFETY: `pages` outlives the buffers and the synchronise.
+    let register = |device: &Device| unsafe { Buffer::from_host_memory(device, page, 4096, ()) };
+    let other = device.ordinal().and_then(|it| Device::cuda(it + 1).ok());
+    let other = other.unwrap_or_else(|| device.clone());
+    // Whoever was first is the first to go, and the other way round; nothing of it is left for the next round.
+    for (first, last) in [(device, &other), (&other, device), (device, &other)] {
+        let (one, two) = (register(first)?, register(last)?);
+        let again = register(last)?;
+        drop((one, again));
+        let stream = last.stream()?;
+        stream.fill(&two, 9)?;
+        stream.synchronize(soon())?;
+        assert!(pages[start..start + 4096].iter().all(|byte| *byte == 9));
+        pages[start..start + 4096].fill(1);
+        drop(two);
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use cudarc::driver::sys;
 
 use super::capture::under_way;
 use super::driver::{check, cu};
+use super::registration::unregister;
 use crate::error::Result;
 
 /// One thing to release.
@@ -147,7 +148,7 @@ impl Grave {
             Grave::Device(address) => unsafe { cu!(cuMemFree_v2(address)) },
             Grave::Registered(address, owner) => {
                 // SAFETY: registered by us, buried once; the memory still lives in `owner`.
-                let result = unsafe { cu!(cuMemHostUnregister(address.cast())) };
+                let result = unsafe { unregister(address) };
                 drop(owner);
                 result
             }

@@ -14,6 +14,7 @@ pub(crate) mod graveyard;
 pub(crate) mod kernel;
 mod marks;
 pub(crate) mod module;
+pub(crate) mod registration;
 pub(crate) mod second_context;
 pub(crate) mod stream;
 pub(crate) mod tensor_map;

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 use super::shared::SharedSegment;
 use super::space::Space;
-use crate::cuda::driver::cu;
+use crate::cuda::device::CudaDevice;
 use crate::cuda::graveyard::Grave;
+use crate::cuda::registration;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -119,7 +120,8 @@ impl Allocation {
         len: usize,
     ) -> Result<Allocation> {
         let host = segment.address();
-        let remote = register(device, host, segment.len(), 0)?;
+        // SAFETY: the segment is unmapped after it was unregistered. Nobody else has registered what is new.
+        let (remote, _) = unsafe { register(device, host, segment.len(), 0)? };
         Ok(Allocation::raw(device, space, len, Some(host), Some(remote), Backing::Segment(segment)))
     }
 
@@ -133,8 +135,8 @@ impl Allocation {
         len: usize,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Allocation> {
-        let (host, remote) = (Some(host), Some(register(device, host, len, 0)?));
-        Ok(Allocation::raw(device, Space::Pinned, len, host, remote, Backing::User(owner)))
+        // SAFETY: the caller's promise.
+        unsafe { Allocation::registered(device, host, len, owner, 0) }
     }
 
     /// Registers of another device, mapped into this process.
@@ -148,9 +150,25 @@ impl Allocation {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Allocation> {
         use cudarc::driver::sys::CU_MEMHOSTREGISTER_IOMEMORY;
-        let remote = register(device, host, len, CU_MEMHOSTREGISTER_IOMEMORY)?;
-        let (host, remote) = (Some(host), Some(remote));
-        Ok(Allocation::raw(device, Space::Pinned, len, host, remote, Backing::User(owner)))
+        // SAFETY: the caller's promise.
+        unsafe { Allocation::registered(device, host, len, owner, CU_MEMHOSTREGISTER_IOMEMORY) }
+    }
+
+    /// Memory of somebody else, registered with the GPU if the device is one.
+    ///
+    /// # Safety
+    /// As for [`Allocation::user`].
+    unsafe fn registered(
+        device: &Device,
+        host: NonNull<u8>,
+        len: usize,
+        owner: Box<dyn Any + Send + Sync>,
+        kind: u32,
+    ) -> Result<Allocation> {
+        // SAFETY: the owner, which keeps it, is dropped after it was unregistered.
+        let (remote, by) = unsafe { register(device, host, len, kind)? };
+        let owner = Backing::User(Box::new((owner, by)));
+        Ok(Allocation::raw(device, Space::Pinned, len, Some(host), Some(remote), owner))
     }
 
     /// In words, for errors.
@@ -159,24 +177,21 @@ impl Allocation {
     }
 }
 
-/// Makes host memory reachable for a device, if that is a GPU; returns the device's address of it. `kind` adds flags to the usual ones.
-fn register(device: &Device, host: NonNull<u8>, len: usize, kind: u32) -> Result<u64> {
-    use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE};
-    let Device::Cuda(cuda) = device else { return Ok(host.as_ptr() as u64) };
-    cuda.bind()?;
-    let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | kind;
-    // SAFETY: the caller owns `len` bytes at `host`; unregistered before they are released.
-    unsafe { cu!(cuMemHostRegister_v2(host.as_ptr().cast(), len, flags))? };
-    let mut address = 0;
-    // SAFETY: the range was just registered; writes one address.
-    let mapped =
-        unsafe { cu!(cuMemHostGetDevicePointer_v2(&mut address, host.as_ptr().cast(), 0)) };
-    if let Err(error) = mapped {
-        // SAFETY: registered just above and used by nobody yet.
-        let _ = unsafe { cu!(cuMemHostUnregister(host.as_ptr().cast())) };
-        return Err(error);
+/// Makes host memory reachable for a device, if that is a GPU: the device's address of it, and a device that has to stay open meanwhile.
+///
+/// # Safety
+/// It stays mapped until it is unregistered.
+unsafe fn register(
+    device: &Device,
+    host: NonNull<u8>,
+    len: usize,
+    kind: u32,
+) -> Result<(u64, Option<CudaDevice>)> {
+    match device {
+        Device::Host => Ok((host.as_ptr() as u64, None)),
+        // SAFETY: the caller's promise.
+        Device::Cuda(cuda) => unsafe { registration::register(cuda, host, len, kind) },
     }
-    Ok(address)
 }
 
 impl Drop for Allocation {

@@ -2,7 +2,7 @@
 //! mapped here, and a stream of the receiver's device out of it, whoever has written it. Between ranks of a host no CPU touches the bytes. Room in a ring is reserved when a copy into it begins, and published when that has
 //! ended; it is claimed when a copy out of it begins, and given back when that has ended. Both are in order, message by message.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::ptr::NonNull;
 
 use gdsync::{Buffer, Device};
 
@@ -14,14 +14,11 @@ use crate::error::Result;
 /// Rings of this rank and of others that devices reach, or cannot.
 #[derive(Default)]
 pub(super) struct Pinned {
-    known: Vec<(Key, Option<Arc<Buffer<u8>>>)>,
+    known: Vec<(Key, Option<Buffer<u8>>)>,
 }
 
 /// A device, and the ring's address in this process.
 type Key = (Option<u32>, usize);
-
-/// What the ranks of this process have pinned: a driver takes no memory twice.
-static ALL: Mutex<Vec<(Key, Weak<Buffer<u8>>)>> = Mutex::new(Vec::new());
 
 impl Pinned {
     /// The ring as it is reached by the device of a memory; `None` where that cannot be.
@@ -29,14 +26,14 @@ impl Pinned {
         &mut self,
         memory: &Where,
         ring: impl FnOnce() -> Option<Buffer<u8>>,
-    ) -> Option<Arc<Buffer<u8>>> {
+    ) -> Option<Buffer<u8>> {
         let Where::Buffer(memory) = memory else { return None };
         let (device, ring) = (memory.device(), ring()?);
         let key = (device.ordinal(), ring.host_address()?.as_ptr() as usize);
         if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == key) {
             return known.clone();
         }
-        let pinned = pin(device, &ring, key).inspect_err(|error| {
+        let pinned = pin(device, &ring).inspect_err(|error| {
             tracing::info!(%device, %error, "messages of this device go through chunks");
         });
         self.known.push((key, pinned.ok()));
@@ -44,19 +41,10 @@ impl Pinned {
     }
 }
 
-fn pin(device: &Device, ring: &Buffer<u8>, key: Key) -> gdsync::Result<Arc<Buffer<u8>>> {
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|(_, pinned)| pinned.strong_count() > 0);
-    let known = all.iter().find(|(known, _)| *known == key);
-    if let Some(pinned) = known.and_then(|(_, pinned)| pinned.upgrade()) {
-        return Ok(pinned);
-    }
-    let address = ring.host_address().unwrap_or(std::ptr::NonNull::dangling());
+fn pin(device: &Device, ring: &Buffer<u8>) -> gdsync::Result<Buffer<u8>> {
+    let address = ring.host_address().unwrap_or(NonNull::dangling());
     // SAFETY: the ring's bytes, which its buffer keeps.
-    let pinned = unsafe { Buffer::from_host_memory(device, address, ring.len(), ring.clone())? };
-    let pinned = Arc::new(pinned);
-    all.push((key, Arc::downgrade(&pinned)));
-    Ok(pinned)
+    unsafe { Buffer::from_host_memory(device, address, ring.len(), ring.clone()) }
 }
 
 impl Staging {

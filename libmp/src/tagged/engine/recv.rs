@@ -327,7 +327,7 @@ impl Engine {
                 && let Some(ring) = self.staging.rings.of(&away.memory, || peer.rings.bulk_here())
                 && (!away.dropped || !away.is_idle() || at == until)
             {
-                let rings = (&*ring, &mut peer.rings);
+                let rings = (&ring, &mut peer.rings);
                 let goes_on = self.staging.receive_straight(way, (away, until), rings)?;
                 let (at, is_over) = (away.begun, away.begun == until && away.is_idle());
                 entry.state = State::Streaming { at, until };
