@@ -77,12 +77,14 @@ impl Gone {
             false => how.well() && processes::running(&[*group]).is_empty(),
         };
         let ended = self.ended.iter().find(is_cause);
+        // With a status of its own it may have waited for the stopped one itself.
+        let may_follow = ended.is_some_and(|(_, _, how)| (1..=128).contains(&how.status()));
         let ended = ended.map(|(rank, _, how)| (*rank, format!("it {how}")));
         let stopped = self
             .stopped
             .map(|(rank, long)| (rank, format!("it is stopped, for {:.0} s,", long.as_secs_f64())));
         // Who has been told of a stopped rank ends on its account.
-        let known = stopped.clone().filter(|(rank, _)| self.told == Some(*rank));
+        let known = stopped.clone().filter(|(rank, _)| may_follow || self.told == Some(*rank));
         let has_ended = known.is_none() && ended.is_some();
         let Some((rank, how)) = known.or(ended).or(stopped) else { return };
         if self.ended.iter().any(|(rank, ..)| *rank == 0) {

@@ -221,6 +221,18 @@ fn a_rank_that_is_stopped_before_it_joins_is_named_and_given_up() {
 }
 
 #[test]
+fn a_stopped_rank_0_is_named_and_not_who_gave_up_because_of_it() {
+    let rank = std::env::current_exe().unwrap().display().to_string();
+    let program = "case $MP_RANK in 0) kill -STOP $$;; 1) exit 1;; esac
+                   exec $0 --ignored --exact --nocapture endings::a_rank_that_meets_the_others";
+    let mut job = vec!["-n", "3", "--linger", "1000", "-e", "MP_HEARTBEAT_TIMEOUT=2"];
+    job.extend(["-e", "MP_INIT_TIMEOUT=1000", "sh", "-c", program, &rank]);
+    let job = run(&job);
+    assert_eq!(job.status.code(), Some(1), "{job:?}");
+    assert!(job.stdout.contains("is lost: it is stopped, for "), "{job:?}");
+}
+
+#[test]
 fn a_rank_that_goes_on_before_the_others_start_is_not_given_up() {
     let rank = std::env::current_exe().unwrap().display().to_string();
     for stopped in [1, 0] {
