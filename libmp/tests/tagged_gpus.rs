@@ -334,8 +334,16 @@ fn long_messages_are_timed_beside_copies_by_hand() {
         link(&device, most, false),
         link_both_ways(&device, most),
     );
+    let others = [Some(device.clone()), Device::cuda(1).ok()];
+    for other in others.into_iter().flatten() {
+        long_messages_between([&device, &other], most);
+    }
+}
+
+fn long_messages_between(devices: [&Device; 2], most: usize) {
     println!(
-        "bytes: a message as it is, with rings of 4 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
+        "between {} and {}, bytes: a message as it is, with rings of 4 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s",
+        devices[0], devices[1],
     );
     for len in [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, most] {
         let mut row = Vec::new();
@@ -344,7 +352,8 @@ fn long_messages_are_timed_beside_copies_by_hand() {
             // Otherwise one reads the other's memory.
             let options = Options { ring, chunk, staged: true, ..Options::default() };
             let rates = on_threads(World::threads(2).unwrap(), |world| {
-                let pair = Pair::new(world, &device, len, &options);
+                let device = devices[world.rank()];
+                let pair = Pair::new(world, device, len, &options);
                 let message = pair.rate(len, || pair.message(len));
                 let staged = pair.messages.staged();
                 assert_eq!(staged.straight, staged.copies, "{staged:?}");
@@ -471,6 +480,8 @@ fn beside(devices: [&Device; 2], victim: &(dyn Fn(&str) -> f64 + Sync), options:
                             let stops = pair.sends() && stop.load(Ordering::Relaxed);
                             goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
                         }
+                        let staged = pair.messages.staged();
+                        assert!(!options.staged || staged.straight == staged.copies, "{staged:?}");
                         pair.world.finish().unwrap();
                     });
                 });
