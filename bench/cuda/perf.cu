@@ -127,6 +127,58 @@ MP_DEVICE void play_all_reduces(const Collective& collective, double* values, st
     play_together(reduce, untimed, timed, watch);
 }
 
+// What a ping-pong of puts is played with.
+struct Puts {
+    PingPong game;
+    std::uint64_t source, target, landing, bytes;
+    WaitBounds bounds;
+    WaitReport* report;
+    std::uint64_t* mismatches;
+};
+
+// A ping-pong of puts, each followed by a signal. As with messages both sides wait and then put, and the serving one is one ahead.
+template <bool checks>
+MP_DEVICE void play_puts(const Puts& puts, Watch& watch) {
+    const PingPong& game = puts.game;
+    const bool serves = game.serves != 0;
+    std::uint64_t wrong = 0;
+    Message from = {}, here = {};
+    from.memory = puts.source;
+    here.memory = puts.landing;
+    from.len = here.len = puts.bytes;
+    const auto put = [&](std::uint64_t at, std::uint64_t bytes) {
+        copy(block(), impl::at<void>(puts.target + at), impl::at<const void>(puts.source + at), bytes);
+    };
+    const auto play = [&](std::uint64_t value) {
+        const std::uint64_t half = checks ? puts.bytes / 2 / 16 * 16 : 0;
+        if (checks) put(0, half);
+        put(half, puts.bytes - half);
+        signal(block(), impl::at<std::uint64_t>(game.peer), value);
+    };
+    const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
+    if (checks && serves) fill(from, 2 * (game.base + 1) + 1);
+    block_barrier();
+    if (serves) play(game.base + 1);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+        if (round == game.untimed_rounds) watch.begin();
+        const std::uint64_t value = game.base + round + 1;
+        const WaitResult result = wait(block(), impl::at<const std::uint64_t>(game.mine), value, puts.bounds);
+        if (result.failed()) {
+            if (thread_rank() == 0) report(puts.report, value, result);
+            return watch.end(true);
+        }
+        if (checks) {
+            wrong += count_wrong_and_poison(here, 2 * value + !serves);
+            fill(from, 2 * (value + serves) + serves);
+            block_barrier();
+        }
+        if (!serves || round + 1 < rounds) play(value + serves);
+        if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+    }
+    watch.end(false);
+    if (wrong != 0) add(puts.mismatches, wrong, relaxed, gpu);
+}
+
 }  // namespace perf
 }  // namespace mp
 
@@ -153,47 +205,12 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
                                               std::uint64_t landing, std::uint64_t bytes, std::uint32_t checks,
                                               mp::WaitBounds bounds, mp::WaitReport* report, std::uint32_t* samples,
                                               mp::PingPongTime* time, std::uint64_t* mismatches) {
-    const bool serves = game.serves != 0;
-    std::uint64_t wrong = 0;
-    mp::Message from = {};
-    from.memory = source;
-    from.len = bytes;
-    mp::Message here = {};
-    here.memory = landing;
-    here.len = bytes;
-    auto* peer = mp::impl::at<std::uint64_t>(game.peer);
-    const auto* mine = mp::impl::at<const std::uint64_t>(game.mine);
-    const std::uint64_t half = checks != 0 ? bytes / 2 / 16 * 16 : 0;
     mp::perf::Watch watch = {samples, time};
-    const auto play = [&](std::uint64_t value) {
-        for (std::uint64_t at = 0; at < bytes; at += at == 0 && half != 0 ? half : bytes)
-            mp::copy(mp::block(), mp::impl::at<void>(target + at), mp::impl::at<const void>(source + at),
-                     at == 0 && half != 0 ? half : bytes - at);
-        mp::signal(mp::block(), peer, value);
-    };
-    const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
-    // As with messages: both wait and then put, and the serving side is one ahead.
-    if (checks != 0 && serves) mp::perf::fill(from, 2 * (game.base + 1) + 1);
-    mp::block_barrier();
-    if (serves) play(game.base + 1);
-    for (std::uint64_t round = 0; round < rounds; ++round) {
-        if (round == game.untimed_rounds) watch.begin();
-        const std::uint64_t value = game.base + round + 1;
-        const mp::WaitResult result = mp::wait(mp::block(), mine, value, bounds);
-        if (result.failed()) {
-            if (mp::thread_rank() == 0) mp::report(report, value, result);
-            return watch.end(true);
-        }
-        if (checks != 0) {
-            wrong += mp::perf::count_wrong_and_poison(here, 2 * value + !serves);
-            mp::perf::fill(from, 2 * (value + serves) + serves);
-            mp::block_barrier();
-        }
-        if (!serves || round + 1 < rounds) play(value + serves);
-        if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
-    }
-    watch.end(false);
-    if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
+    const mp::perf::Puts puts = {game, source, target, landing, bytes, bounds, report, mismatches};
+    if (checks != 0)
+        mp::perf::play_puts<true>(puts, watch);
+    else
+        mp::perf::play_puts<false>(puts, watch);
 }
 
 // Copies `bytes` bytes to a peer `rounds` times, all blocks sharing each copy. Block b writes when it began and when its

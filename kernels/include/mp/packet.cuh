@@ -212,31 +212,46 @@ private:
 // Packets of a thread that are on their way at once.
 constexpr std::uint32_t packets_in_flight = 4;
 
+// Looks at several packets at once for a while, then waits for one after another, and again until a look finds all there. Both are told by the
+// caller: whether all are, and how its waits ended. They stay when they have come.
+template <class Look, class Wait>
+MP_DEVICE WaitResult wait_together(const Look& look, const Wait& wait_each, std::uint64_t epoch) {
+    for (;;) {
+        MP_NO_UNROLL
+        for (int polled = 0; polled < polls_of_shares; ++polled) {
+            if (look()) return {ok, epoch, 0};
+            pause();
+        }
+        const WaitResult result = wait_each();
+        if (result.failed()) return result;
+    }
+}
+
 // A thread's packets `first`, `first + stride` … of `count`, as many as there are and at most packets_in_flight: waits for them.
 // Their pieces are valid after ok.
 MP_DEVICE WaitResult wait_pieces(const Packet* slots, std::uint32_t first, std::uint32_t stride, std::uint32_t count,
                                  std::uint64_t epoch, Piece (&pieces)[packets_in_flight], const WaitBounds& bounds) {
-    for (;;) {
-        for (int polled = 0; polled < polls_of_shares; ++polled) {
-            Packet packets[packets_in_flight];
-            MP_UNROLL
-            for (std::uint32_t k = 0; k < packets_in_flight; ++k)
-                packets[k] = first + k * stride < count ? load_packet(slots + first + k * stride) : Packet{0, epoch};
-            bool missing = false;
-            MP_UNROLL
-            for (std::uint32_t k = 0; k < packets_in_flight; ++k) {
-                missing |= !is_of(packets[k], epoch);
-                pieces[k] = piece_in(packets[k]);
-            }
-            if (!missing) return {ok, epoch, 0};
-            pause();
+    const auto look = [&] {
+        Packet packets[packets_in_flight];
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k)
+            packets[k] = first + k * stride < count ? load_packet(slots + first + k * stride) : Packet{0, epoch};
+        bool missing = false;
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k) {
+            missing |= !is_of(packets[k], epoch);
+            pieces[k] = piece_in(packets[k]);
         }
-        // One after another. They stay until their slot is free, and are loaded again, so that no piece is kept meanwhile.
-        for (std::uint32_t i = first; i < count && i <= first + (packets_in_flight - 1) * stride; i += stride) {
-            const WaitResult result = wait_message(slots + i, epoch, bounds);
-            if (result.failed()) return result;
-        }
-    }
+        return !missing;
+    };
+    // They stay until their slot is free, and are loaded again, so that no piece is kept meanwhile.
+    const auto wait_each = [&] {
+        WaitResult result = {ok, epoch, 0};
+        for (std::uint32_t i = first; !result.failed() && i < count && i <= first + (packets_in_flight - 1) * stride; i += stride)
+            result = wait_message(slots + i, epoch, bounds);
+        return result;
+    };
+    return wait_together(look, wait_each, epoch);
 }
 
 }  // namespace impl

@@ -219,30 +219,28 @@ MP_DEVICE WaitResult take_words(const Collective& collective, std::uint32_t rank
         slots[k] = packet_of(collective, me, rank + k, share, run.position + i);
         keep(slots[k]);
     }
-    WaitResult result = {ok, run.number, 0};
-    for (;;) {
-        MP_NO_UNROLL
-        for (int polled = 0; polled < polls_of_shares; ++polled) {
-            bool missing = false;
-            MP_UNROLL
-            for (std::uint32_t k = 0; k < ranks_at_once; ++k) {
-                if (slots[k] == nullptr) continue;
-                const Packet packet = load_packet(slots[k]);
-                missing |= packet.epoch != run.number;
-                words[k] = packet.data;
-            }
-            if (!missing) return result;
-            pause();
+    const auto look = [&] {
+        bool missing = false;
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < ranks_at_once; ++k) {
+            if (slots[k] == nullptr) continue;
+            const Packet packet = load_packet(slots[k]);
+            missing |= packet.epoch != run.number;
+            words[k] = packet.data;
         }
-        // One after another, and then all of them again: they stay.
+        return !missing;
+    };
+    const auto wait_each = [&] {
+        WaitResult result = {ok, run.number, 0};
         MP_NO_UNROLL
-        for (std::uint32_t from = rank; from < end && from - rank < ranks_at_once; ++from) {
+        for (std::uint32_t from = rank; !result.failed() && from < end && from - rank < ranks_at_once; ++from) {
             std::uint64_t word = 0;
             if (from == me) continue;
             result = wait_packet(packet_of(collective, me, from, share, run.position + i), run.number, word, bounds_of(collective));
-            if (result.failed()) return result;
         }
-    }
+        return result;
+    };
+    return wait_together(look, wait_each, run.number);
 }
 
 // One thread's combination of word `i` of a share, of ranks `first` to before `end`; `own`: this one's. Valid if all have come. In a kernel
