@@ -1,5 +1,5 @@
 // A sparse matrix times a vector, and a barrier. The devices have square parts of the matrix, in rows and columns; each rank has rows of its
-// device's part. The input goes down the columns, the parts of the result along the rows to the first column, both along binary trees.
+// device's part. The input goes down the columns, the parts of the result along the rows to the first column, both along binary trees of devices.
 #pragma once
 
 #include "common.cuh"
@@ -54,23 +54,19 @@ MP_DEVICE uint32_t children(uint64_t node, uint64_t count) {
     return first >= count ? 0 : first + 1 < count ? 2 : 1;
 }
 
-// The input comes from above in the tree and goes on: between the first ranks of the devices of a column, and within a device, where it is in
-// place.
+// The input comes from above in the tree and goes on, between the first ranks of the devices of a column. Within a device it is in place: its ranks meet
+// once it is there, as it is from the beginning on those of the first row.
 MP_DEVICE bool broadcast(const Rank& self, const Matrix& all) {
     const uint64_t across = all.across, row = all.device / across, column = all.device % across;
-    const bool root = row == 0 && self.local == 0;
-    if (!root && mp::wait_notifications(self, {0, mp::any_source, mp::any_tag}, 1).failed()) return false;
-    const uint64_t bytes = all.rows * all.ranks * sizeof(double);
-    const auto give = [&](uint64_t device, uint64_t local) {
-        const auto to = static_cast<uint32_t>(device * all.ranks + local);
-        return !mp::put_notify(self, 0, to, 0, at(all.input), bytes, 0).failed();
-    };
-    const uint32_t below = self.local == 0 ? children(row, all.down) : 0, beside = children(self.local, all.ranks);
-    for (uint32_t i = 0; i < below; ++i)
-        if (!give((2 * row + 1 + i) * across + column, 0)) return false;
-    for (uint32_t i = 0; i < beside; ++i)
-        if (!give(all.device, 2 * self.local + 1 + i)) return false;
-    return true;
+    if (self.local == 0) {
+        if (row != 0 && mp::wait_notifications(self, {0, mp::any_source, mp::any_tag}, 1).failed()) return false;
+        const uint64_t bytes = all.rows * all.ranks * sizeof(double);
+        for (uint32_t i = 0; i < children(row, all.down); ++i) {
+            const uint64_t device = (2 * row + 1 + i) * across + column;
+            if (mp::put_notify(self, 0, static_cast<uint32_t>(device * all.ranks), 0, at(all.input), bytes, 0).failed()) return false;
+        }
+    }
+    return row == 0 || !mp::barrier(self, mp::Team::device).failed();
 }
 
 // The sums of a rank's rows come from the same rank of devices further along, and go on toward the first column.
