@@ -61,9 +61,14 @@ unsafe impl Sync for Inner {}
 
 static OPEN: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
-fn opened_in(open: &[(u32, Weak<Inner>)], ordinal: u32) -> Option<CudaDevice> {
-    let (_, device) = open.iter().find(|(known, _)| *known == ordinal)?;
-    device.upgrade().map(|inner| CudaDevice { inner })
+/// A device that this does not keep open.
+pub(crate) struct WeakDevice(Weak<Inner>);
+
+impl WeakDevice {
+    /// The device, if it has not been closed.
+    pub fn upgrade(&self) -> Option<CudaDevice> {
+        self.0.upgrade().map(|inner| CudaDevice { inner })
+    }
 }
 
 impl CudaDevice {
@@ -89,17 +94,18 @@ impl CudaDevice {
         let device = topology::raw_device(ordinal)?;
         let mut open = lock(&OPEN);
         open.retain(|(_, device)| device.strong_count() > 0);
-        if let Some(device) = opened_in(&open, ordinal) {
-            return Ok(device);
+        if let Some(inner) = open.iter().find(|(o, _)| *o == ordinal).and_then(|(_, d)| d.upgrade())
+        {
+            return Ok(CudaDevice { inner });
         }
         let inner = Arc::new(Inner::open(ordinal, device)?);
         open.push((ordinal, Arc::downgrade(&inner)));
         Ok(CudaDevice { inner })
     }
 
-    /// The GPU with this ordinal if it is open.
-    pub(crate) fn opened(ordinal: u32) -> Option<CudaDevice> {
-        opened_in(&lock(&OPEN), ordinal)
+    /// For who is not to keep it open.
+    pub(crate) fn downgrade(&self) -> WeakDevice {
+        WeakDevice(Arc::downgrade(&self.inner))
     }
 
     /// The UUID of a GPU. Opens none.
