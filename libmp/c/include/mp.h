@@ -226,6 +226,16 @@ mp_status mp_stream_free(mp_stream *stream);
 /* Its CUstream; NULL for a host stream. */
 void *mp_stream_cuda(const mp_stream *stream);
 
+/* Signals for kernels whose blocks meet (mp/meeting.cuh): of cooperative launches of `blocks` blocks each, which follow one another on
+ * this stream. A meeting fails when the world ends, or when a block has not come after `timeout` seconds: mp_stream_synchronize
+ * reports it from then on, and the signals serve no more launches. */
+typedef struct mp_block_signals mp_block_signals;
+mp_status mp_block_signals_create(const mp_stream *stream, size_t blocks, double timeout, mp_block_signals **signals);
+/* Copies the mp::BlockSignals of mp/layout.cuh, whose size is `bytes`, to `handle`. Valid while the signals live. */
+mp_status mp_block_signals_handle(const mp_block_signals *signals, void *handle, size_t bytes);
+/* When the last launch that uses them has run, in a graph the last replay. */
+mp_status mp_block_signals_free(mp_block_signals *signals);
+
 /* ---- Words ---- */
 
 /* What a word must be for a wait to be over: (word - value) >= 0 as a signed number, so that counters may run through zero; equal;

@@ -164,12 +164,17 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
 
 /// A time to wait.
 pub(crate) fn deadline(seconds: f64) -> Result<Deadline> {
+    Ok(Deadline::after(duration(seconds)?))
+}
+
+/// The same, from whenever it is used.
+pub(crate) fn duration(seconds: f64) -> Result<Duration> {
     const YEAR: f64 = 31_536_000.0;
     if !(0.0..=YEAR).contains(&seconds) {
         let what = format!("{seconds}, expected seconds from 0 to {YEAR} (a year)");
         return Err(Failure::argument("timeout", what));
     }
-    Ok(Deadline::after(Duration::from_secs_f64(seconds)))
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// A rank, or anything else that counts from 0.

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use libmp::gdsync::Graph;
+use libmp::gdsync::{BlockSignals, Graph};
 use libmp::{Communicator, Stream};
 
-use crate::handle::{api, borrow, deadline, device, getters, give, place, take};
+use crate::device::copy;
+use crate::handle::{api, borrow, deadline, device, duration, getters, give, place, take};
 use crate::status::Failure;
 use crate::world::MpComm;
 
@@ -17,6 +18,9 @@ pub struct MpStream {
 
 /// `mp_graph`.
 pub struct MpGraph(Graph);
+
+/// `mp_block_signals`.
+pub struct MpBlockSignals(BlockSignals);
 
 /// A function of C and its argument, which the caller promises may be used on another thread.
 struct Call(unsafe extern "C" fn(*mut c_void), *mut c_void);
@@ -91,6 +95,32 @@ api! {
     /// Gives a graph back.
     fn mp_graph_free(graph: *mut MpGraph) {
         drop(take(graph, "graph")?);
+    }
+
+    /// Signals for kernels whose blocks meet.
+    fn mp_block_signals_create(
+        stream: *const MpStream,
+        blocks: usize,
+        timeout: f64,
+        signals: *mut *mut MpBlockSignals,
+    ) {
+        place(signals, "signals")?;
+        let made = borrow(stream, "stream")?.stream.block_signals(blocks, duration(timeout)?)?;
+        give(signals, MpBlockSignals(made), "signals")?;
+    }
+
+    /// The `mp::BlockSignals` that a kernel takes.
+    fn mp_block_signals_handle(
+        signals: *const MpBlockSignals,
+        handle: *mut c_void,
+        bytes: usize,
+    ) {
+        copy(borrow(signals, "signals")?.0.handle(), handle, bytes)?;
+    }
+
+    /// Gives signals back.
+    fn mp_block_signals_free(signals: *mut MpBlockSignals) {
+        drop(take(signals, "signals")?);
     }
 
     /// Gives a stream back.

@@ -172,6 +172,16 @@ fn a_cpp_program_hears_why_another_rank_aborted() {
 }
 
 #[test]
+fn blocks_of_a_cpp_kernel_meet_by_signals_of_the_c_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut compiler = compiler("CXX", "c++", "-std=c++20");
+    compiler.arg("-isystem").arg(here("../../kernels/include"));
+    let meeting = program(folder.path(), "meeting.cpp", compiler);
+    let text = String::from_utf8(run(&mut without_launcher(&meeting)).stdout).unwrap();
+    assert!(text.contains("wait timed out after"), "{text}");
+}
+
+#[test]
 fn a_c_program_links_the_static_library() {
     let folder = tempfile::tempdir().unwrap();
     let archive = std::fs::read_dir(libraries())
