@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use mp_bench::arguments::{bytes, pair, ratio, window};
 use mp_bench::perf::latency::Form;
 use mp_bench::perf::work::Bound;
 use mp_bench::perf::{
@@ -330,36 +331,6 @@ impl Common {
             None => Ok(()),
         }
     }
-}
-
-/// A size: a number, or one with k, M or G for 2^10, 2^20, 2^30.
-fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let size = digits.parse::<u64>().ok().filter(|size| (1..=1 << 34 >> shift).contains(size));
-    size.map(|size| size << shift)
-        .ok_or_else(|| format!("{text:?} is no size: a number from 1, with k, M or G, up to 16G"))
-}
-
-fn ratio(text: &str) -> Result<f64, String> {
-    let ratio = text.parse().ok().filter(|ratio| (0.001..=1000.0).contains(ratio));
-    ratio.ok_or_else(|| format!("{text:?} is no multiple: a number from 0.001 to 1000"))
-}
-
-fn window(text: &str) -> Result<(f64, f64), String> {
-    let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parsed
-        .filter(|(from, to): &(f64, f64)| from.is_finite() && to.is_finite() && from < to)
-        .ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
-}
-
-fn pair(text: &str) -> Result<(u32, u32), String> {
-    let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parsed.ok_or_else(|| format!("{text:?} is not of the form FIRST:SECOND, for example 0:1"))
 }
 
 fn main() -> ExitCode {

@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 use gdsync::Buffer;
 
 use super::envelope::Inside;
+use super::layout::Layout;
 use super::memory::Memory;
 use super::pool::{Pool, Ticket};
-use super::rings::{Layout, Rings};
+use super::rings::Rings;
 use super::staging::{Staged, Staging};
 use super::{Options, Source, Status, Tag};
 use crate::data::path::Path;
