@@ -1,5 +1,7 @@
 //! Arguments of `mp-perf` that are more than a number.
 
+use std::str::FromStr;
+
 /// A size: a number, or one with k, M or G for 2^10, 2^20, 2^30.
 ///
 /// # Errors
@@ -30,8 +32,7 @@ pub fn ratio(text: &str) -> Result<f64, String> {
 /// # Errors
 /// What was expected.
 pub fn window(text: &str) -> Result<(f64, f64), String> {
-    let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parsed
+    two(text)
         .filter(|(from, to): &(f64, f64)| from.is_finite() && to.is_finite() && from < to)
         .ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
 }
@@ -41,6 +42,11 @@ pub fn window(text: &str) -> Result<(f64, f64), String> {
 /// # Errors
 /// What was expected.
 pub fn pair(text: &str) -> Result<(u32, u32), String> {
-    let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parsed.ok_or_else(|| format!("{text:?} is not of the form FIRST:SECOND, for example 0:1"))
+    two(text).ok_or_else(|| format!("{text:?} is not of the form FIRST:SECOND, for example 0:1"))
+}
+
+/// Two values with a colon between them.
+fn two<T: FromStr>(text: &str) -> Option<(T, T)> {
+    let (first, second) = text.split_once(':')?;
+    Some((first.parse().ok()?, second.parse().ok()?))
 }

@@ -299,6 +299,11 @@ impl Pair {
     }
 }
 
+/// With whom a device exchanges messages: itself, and another one if there is one.
+fn with_others(device: &Device) -> impl Iterator<Item = Device> {
+    [Some(device.clone()), Device::cuda(1).ok()].into_iter().flatten()
+}
+
 /// GB/s of copies of the whole: to the host or from it.
 fn link(device: &Device, len: usize, is_down: bool) -> f64 {
     let (memory, pinned) = (device.alloc::<u8>(len).unwrap(), device.alloc_pinned(len).unwrap());
@@ -334,8 +339,7 @@ fn long_messages_are_timed_beside_copies_by_hand() {
         link(&device, most, false),
         link_both_ways(&device, most),
     );
-    let others = [Some(device.clone()), Device::cuda(1).ok()];
-    for other in others.into_iter().flatten() {
+    for other in with_others(&device) {
         long_messages_between([&device, &other], most);
     }
 }
@@ -428,7 +432,6 @@ fn messages_between_gpus_are_read_out_of_the_senders_memory_and_timed() {
 fn what_the_application_copies_is_timed_while_messages_go() {
     const LEN: usize = 16 * MIB;
     let device = Device::cuda(0).unwrap();
-    let others = [Some(device.clone()), Device::cuda(1).ok()];
     let victim = |kind: &str| {
         let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
         let pinned = device.alloc_pinned::<u8>(LEN).unwrap();
@@ -445,7 +448,7 @@ fn what_the_application_copies_is_timed_while_messages_go() {
         });
         median(times.collect())
     };
-    for other in others.into_iter().flatten() {
+    for other in with_others(&device) {
         for staged in [true, false] {
             let options = Options { staged, ..Options::default() };
             beside([&device, &other], &victim, &options);

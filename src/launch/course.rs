@@ -181,15 +181,10 @@ impl Course {
     }
 
     /// Says who is to blame: a rank that a signal killed before one that exited, which has often only noticed that the
-    /// other is gone; a shell's status above 128 is a killed program. Then ends the others.
+    /// other is gone. Then ends the others.
     fn judge(&mut self, look: &Look) -> Vec<Step> {
-        let weight = |how: &Ended| match how {
-            Ended::Killed(_) => 0,
-            Ended::Exited(129..) => 1,
-            Ended::Exited(_) | Ended::Unknown => 2,
-        };
         // Stable: of equals the first.
-        self.failed.sort_by_key(|(_, _, how)| weight(how));
+        self.failed.sort_by_key(|(_, _, how)| (how.may_follow(), !matches!(how, Ended::Killed(_))));
         let mut failed = std::mem::take(&mut self.failed).into_iter();
         let Some((rank, pid, how)) = failed.next() else { return Vec::new() };
         self.status = how.status();

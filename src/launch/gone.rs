@@ -77,8 +77,8 @@ impl Gone {
             false => how.well() && processes::running(&[*group]).is_empty(),
         };
         let ended = self.ended.iter().find(is_cause);
-        // With a status of its own it may have waited for the stopped one itself.
-        let may_follow = ended.is_some_and(|(_, _, how)| (1..=128).contains(&how.status()));
+        // It may have waited for the stopped one itself.
+        let may_follow = ended.is_some_and(|(_, _, how)| how.may_follow());
         let ended = ended.map(|(rank, _, how)| (*rank, format!("it {how}")));
         let stopped = self
             .stopped

@@ -28,6 +28,11 @@ impl Ended {
         self == Ended::Exited(0)
     }
 
+    /// It failed with a status of its own, as one does that has noticed what became of another. A shell's above 128 is a killed program.
+    pub fn may_follow(self) -> bool {
+        matches!(self, Ended::Exited(1..=128) | Ended::Unknown)
+    }
+
     /// The exit status a shell would report.
     pub fn status(self) -> i32 {
         match self {

@@ -2,9 +2,7 @@
 //! mapped here, and a stream of the receiver's device out of it, whoever has written it. Between ranks of a host no CPU touches the bytes. Room in a ring is reserved when a copy into it begins, and published when that has
 //! ended; it is claimed when a copy out of it begins, and given back when that has ended. Both are in order, message by message.
 
-use std::ptr::NonNull;
-
-use gdsync::{Buffer, Device};
+use gdsync::Buffer;
 
 use super::engine::Way;
 use super::rings::Rings;
@@ -29,22 +27,21 @@ impl Pinned {
     ) -> Option<Buffer<u8>> {
         let Where::Buffer(memory) = memory else { return None };
         let (device, ring) = (memory.device(), ring()?);
-        let key = (device.ordinal(), ring.host_address()?.as_ptr() as usize);
+        let address = ring.host_address()?;
+        let key = (device.ordinal(), address.as_ptr() as usize);
         if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == key) {
             return known.clone();
         }
-        let pinned = pin(device, &ring).inspect_err(|error| {
+        let len = ring.len();
+        // SAFETY: the ring's bytes, which its buffer keeps.
+        let pinned = unsafe { Buffer::from_host_memory(device, address, len, ring) };
+        let pinned = pinned.inspect_err(|error| {
             tracing::info!(%device, %error, "messages of this device go through chunks");
         });
-        self.known.push((key, pinned.ok()));
-        self.known.last().and_then(|(_, pinned)| pinned.clone())
+        let pinned = pinned.ok();
+        self.known.push((key, pinned.clone()));
+        pinned
     }
-}
-
-fn pin(device: &Device, ring: &Buffer<u8>) -> gdsync::Result<Buffer<u8>> {
-    let address = ring.host_address().unwrap_or(NonNull::dangling());
-    // SAFETY: the ring's bytes, which its buffer keeps.
-    unsafe { Buffer::from_host_memory(device, address, ring.len(), ring.clone()) }
 }
 
 impl Staging {
