@@ -2,11 +2,12 @@
 //! which other, places differ in size as cities do, and each message is unpacked by a kernel. Five ways, in turn:
 //! *blocking* receives into host memory, then a copy and the kernel, and waits for them; *pool* has pinned memory for several receives of its own,
 //! whose copies and kernels are on streams; *pool anew* makes that memory in each round; *device* leaves it to the library: prepared receives from
-//! any source into fragments in the device's memory, and a kernel for each that has come; *stream* lets the library start the kernels, too: each
-//! is enqueued before its message has come, behind it.
+//! any source into fragments in the device's memory, enqueued on a stream when they have come, and a kernel behind each; *stream* lets the library start the
+//! kernels, too: each is enqueued before its message has come, behind it.
 //!
 //! `visits [host] [PEOPLE [PLACES [ROUNDS [RANKS]]]]`: 20000, 2000, 4, and, without a launcher, how many threads (3); `host` keeps it on the CPU.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use libmp::gdsync::{Arg, Dims, Event, Kernel, Stream};
@@ -112,7 +113,7 @@ impl Places<'_> {
 #[derive(Clone, Copy)]
 struct Slot<'a> {
     fragment: &'a Region<u32>,
-    stream: &'a Stream,
+    stream: &'a Arc<Stream>,
 }
 
 /// Pinned memory for what comes to a slot, and when it, or the fragment, may be used again.
@@ -148,17 +149,14 @@ impl Posted<'_> {
         if bytes == 0 || self.way == Way::Stream {
             return Ok(bytes == 0);
         }
-        if self.way == Way::Device {
-            places.unpack(fragment, stream)?;
-            stream.record(read)?;
-        } else {
+        if self.way != Way::Device {
             let words = 0..bytes / size_of::<u32>();
             let (to, from) = (fragment.slice(words.clone())?, memory.slice(words)?);
             stream.copy(to.buffer(), from.buffer())?;
             stream.record(read)?;
-            places.unpack(fragment, stream)?;
+            self.is_read = true;
         }
-        self.is_read = true;
+        places.unpack(fragment, stream)?;
         Ok(false)
     }
 
@@ -247,7 +245,7 @@ pub fn rank(
     let fragments = fragments.collect::<libmp::Result<Vec<_>>>()?;
     // Streams, each of which may wait for a message. As many as a GPU has channels for streams would let nothing through.
     let streams = if device.as_cuda().is_some() { channels() / 2 / size } else { POSTED };
-    let streams = (0..streams.clamp(1, POSTED)).map(|_| world.stream(device));
+    let streams = (0..streams.clamp(1, POSTED)).map(|_| world.stream(device).map(Arc::new));
     let streams = streams.collect::<libmp::Result<Vec<_>>>()?;
     // Messages come to receives in the order in which those are posted, so that those on one stream do not wait for each other's.
     let slots = fragments.iter().zip(streams.iter().cycle());
@@ -277,8 +275,9 @@ pub fn rank(
             let post = |(&slot, stage): (_, _)| {
                 let (slot, stage): (Slot<'_>, &Stage) = (slot, stage);
                 let place = match way {
-                    Way::Device => Place::from(slot.fragment),
-                    // What the stream is given next, the kernel, comes behind the message.
+                    // What the stream is given next, the kernel and the next receive, comes behind the message.
+                    Way::Device => Place::from(slot.fragment).enqueued_on(slot.stream),
+                    // Also what it is given before the message has come.
                     Way::Stream => Place::from(slot.fragment).on(slot.stream),
                     _ => Place::from(&stage.memory),
                 };
@@ -349,7 +348,7 @@ pub fn rank(
         }
         world.barrier()?;
         right &= here.sums.to_vec()? == expected;
-        times.push(format!("{name} {:.1}", spent * 1e3 / rounds as f64));
+        times.push(format!("{name} {:.2}", spent * 1e3 / rounds as f64));
     }
     let times = times.join(", ");
     let line = format!(

@@ -2,12 +2,15 @@
 //! copies notice of them. Figures are printed; what must hold on any GPU is asserted. Needs a GPU.
 
 mod common;
+#[path = "common/kernels.rs"]
+mod kernels;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use common::{SOON, on_threads, ranks, say, start_mprun};
 use cudarc::driver::sys;
+use kernels::{Kernels, Value, address};
 use libmp::gdsync::{Buffer, PeerMemory};
 use libmp::tagged::{Options, Place, Tagged, wait_all};
 use libmp::{Deadline, Device, Region, World};
@@ -426,14 +429,23 @@ fn messages_between_gpus_are_read_out_of_the_senders_memory_and_timed() {
     }
 }
 
-/// What a rank of another thread does over and over, in microseconds each, alone and while messages go from and to the same GPU.
+/// What a thread that is no rank does over and over, in microseconds each, alone and while messages go from and to the same GPU.
 #[test]
-#[ignore = "needs a GPU"]
+#[ignore = "needs a GPU and TEST_KERNELS"]
 fn what_the_application_copies_is_timed_while_messages_go() {
     const LEN: usize = 16 * MIB;
+    /// What no cache has room for.
+    const LARGE: usize = 256 * MIB;
+    /// Two blocks of each multiprocessor of the largest GPUs that there are.
+    const BLOCKS: (u32, u32) = (2 * 160, 256);
     let device = Device::cuda(0).unwrap();
+    let kernels = Kernels::of(&device);
     let victim = |kind: &str| {
         let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
+        let large = [(); 2].map(|()| device.alloc::<u8>(LARGE).unwrap());
+        let [to, from] = large.each_ref().map(address);
+        let results = device.alloc::<u64>((BLOCKS.0 * BLOCKS.1) as usize).unwrap();
+        let words = address(&results);
         let pinned = device.alloc_pinned::<u8>(LEN).unwrap();
         let stream = device.stream().unwrap();
         let times = (0..60).map(|_| {
@@ -441,6 +453,15 @@ fn what_the_application_copies_is_timed_while_messages_go() {
             match kind {
                 "to the host" => stream.copy(&pinned, &memory[0]).unwrap(),
                 "from the host" => stream.copy(&memory[0], &pinned).unwrap(),
+                "a kernel of memory" => {
+                    let mut args = Vec::from([to, from, LARGE as u64, 8].map(Value::Word));
+                    args.extend([Value::Half(2), Value::Word(words)]);
+                    kernels.launch(&stream, "mp_copies", BLOCKS, args);
+                }
+                "a kernel on the chip" => {
+                    let args = vec![Value::Word(50_000), Value::Word(words)];
+                    kernels.launch(&stream, "test_on_chip", BLOCKS, args);
+                }
                 _ => (0..16).for_each(|_| stream.copy(&memory[0], &memory[1]).unwrap()),
             }
             stream.synchronize(soon()).unwrap();
@@ -463,7 +484,14 @@ fn beside(devices: [&Device; 2], victim: &(dyn Fn(&str) -> f64 + Sync), options:
     println!(
         "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
     );
-    for kind in ["to the host", "from the host", "on the device"] {
+    let kinds = [
+        "to the host",
+        "from the host",
+        "on the device",
+        "a kernel of memory",
+        "a kernel on the chip",
+    ];
+    for kind in kinds {
         let alone = victim(kind);
         let beside = [true, false].map(|library| {
             let (stop, under_way) = (AtomicBool::new(false), AtomicBool::new(false));

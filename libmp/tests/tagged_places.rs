@@ -393,6 +393,84 @@ fn what_follows_a_receive_on_a_stream_comes_after_the_message_and_what_is_before
 }
 
 #[test]
+fn a_receive_enqueued_on_a_stream_is_complete_when_the_stream_has_been_given_it() {
+    const LEN: usize = 300;
+    // More than may be on their way at once, so that those of other streams find chunks.
+    const ALL: usize = 7;
+    ranks(2, |world| {
+        let messages = world.tagged(&staged()).unwrap();
+        let stream = Arc::new(world.stream(&Device::Host).unwrap());
+        if world.rank() == 0 {
+            for round in 0..=ALL {
+                messages.send(&bytes(LEN, round), 1, 1, soon()).unwrap();
+            }
+            return;
+        }
+        let [memory, plain] = [(); 2].map(|()| world.alloc::<u8>(&Device::Host, LEN).unwrap());
+        let all = world.alloc::<u8>(&Device::Host, ALL * LEN).unwrap();
+        let gate = Device::Host.alloc_pinned::<u64>(1).unwrap().word(0).unwrap();
+        stream.wait_geq64(&gate, 1).unwrap();
+        let place = Place::from(&memory).enqueued_on(&stream);
+        let mut recv = messages.recv_init(place, 0, 1).unwrap();
+        let take = |round: usize| {
+            let to = all.slice(round * LEN..(round + 1) * LEN).unwrap();
+            stream.copy(to.buffer(), memory.buffer()).unwrap();
+        };
+        for round in 0..4 {
+            recv.start().unwrap();
+            assert_eq!(recv.wait(soon()).unwrap(), Status { source: 0, tag: 1, bytes: LEN });
+            take(round);
+        }
+        assert_eq!(all.to_vec().unwrap(), vec![0; ALL * LEN], "the stream stands still");
+        recv.start().unwrap();
+        let mut other = messages.irecv(&plain, 0, 1).unwrap();
+        other.wait(soon()).unwrap();
+        assert_eq!(plain.to_vec().unwrap(), bytes(LEN, 5));
+        assert_eq!(recv.test().unwrap(), None, "half of the chunks are for others");
+        gate.store(1).unwrap();
+        recv.wait(soon()).unwrap();
+        take(4);
+        for (round, sent) in [(5, 6), (6, 7)] {
+            recv.start().unwrap();
+            recv.wait(soon()).unwrap();
+            take(round);
+            assert_eq!(sent, round + 1);
+        }
+        world.synchronize(&stream, soon()).unwrap();
+        let sent = (0..=ALL).filter(|round| *round != 5).flat_map(|round| bytes(LEN, round));
+        assert!(all.to_vec().unwrap() == sent.collect::<Vec<_>>());
+        assert_eq!(messages.staged().in_use, 0);
+    });
+}
+
+#[test]
+fn a_receive_of_any_length_enqueued_on_a_stream_is_before_what_the_stream_is_given_next() {
+    enqueued(&Device::Host);
+}
+
+fn enqueued(device: &Device) {
+    ranks(2, |world| {
+        let messages = world.tagged(&Options { chunk: Some(4096), ..staged() }).unwrap();
+        let stream = Arc::new(world.stream(device).unwrap());
+        for len in [0, 1, 41, 4096, 4097, 8192, 8193, 100_000] {
+            let [from, to] = [(); 2].map(|()| world.alloc::<u8>(device, len).unwrap());
+            if world.rank() == 0 {
+                stream.fill(from.buffer(), len as u8 | 1).unwrap();
+                let mut send =
+                    messages.isend(Place::from(&from).enqueued_on(&stream), 1, 1).unwrap();
+                send.wait(soon()).unwrap();
+            } else {
+                let place = Place::from(&from).enqueued_on(&stream);
+                messages.irecv(place, 0, 1).unwrap().wait(soon()).unwrap();
+                stream.copy(to.buffer(), from.buffer()).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+                assert!(to.to_vec().unwrap() == vec![len as u8 | 1; len], "{len} bytes");
+            }
+        }
+    });
+}
+
+#[test]
 fn an_event_is_waited_for_as_a_stream_is() {
     ranks(2, |world| {
         let messages = world.tagged(&Options::default()).unwrap();
@@ -738,16 +816,43 @@ mod gpu {
 
     #[test]
     #[ignore = "needs a GPU"]
+    fn a_receive_of_any_length_enqueued_on_a_gpu_stream_is_before_what_that_is_given_next() {
+        enqueued(&Device::cuda(0).unwrap());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and an OpenCL platform"]
+    fn messages_of_any_length_go_between_gpu_memory_and_opencl_memory() {
+        let device = Device::cuda(0).unwrap();
+        for gpus in [[true, false], [false, true]] {
+            ranks(2, |world| {
+                let messages = world.tagged(&Options::default()).unwrap();
+                if gpus[world.rank()] {
+                    all_lengths(world, &messages, |len| Memory::region(world, &device, len));
+                } else {
+                    let context = opencl::Context::open().unwrap();
+                    all_lengths(world, &messages, |len| Memory::opencl(&context, len));
+                }
+                let staged = messages.staged();
+                assert!(staged.copies > 0 && staged.direct == 0, "{staged:?}");
+                assert!(staged.most <= 2 && staged.in_use == 0, "{staged:?}");
+            });
+        }
+    }
+
+    /// `TEST_RECEIVES`: how many, if not 1000.
+    #[test]
+    #[ignore = "needs a GPU"]
     fn a_send_behind_and_a_receive_before_what_a_gpu_does_are_in_order() {
-        const ROUNDS: usize = 1000;
+        let rounds = std::env::var("TEST_RECEIVES").map_or(1000, |it| it.parse().unwrap());
         let device = Device::cuda(0).unwrap();
         ranks(2, |world| {
             let messages = world.tagged(&Options::default()).unwrap();
             let len = 300_000;
             let memory = world.alloc::<u8>(&device, len).unwrap();
-            let last = world.alloc::<u8>(&device, ROUNDS).unwrap();
+            let last = world.alloc::<u8>(&device, rounds).unwrap();
             let stream = world.stream(&device).unwrap();
-            for round in 0..ROUNDS {
+            for round in 0..rounds {
                 let place = Place::from(&memory).on(&stream);
                 if world.rank() == 0 {
                     stream.fill(memory.buffer(), round as u8).unwrap();
@@ -765,7 +870,7 @@ mod gpu {
             }
             world.synchronize(&stream, soon()).unwrap();
             if world.rank() == 1 {
-                let expected: Vec<u8> = (0..ROUNDS).map(|round| round as u8).collect();
+                let expected: Vec<u8> = (0..rounds).map(|round| round as u8).collect();
                 assert!(last.to_vec().unwrap() == expected);
             }
         });

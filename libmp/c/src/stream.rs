@@ -1,6 +1,7 @@
 //! Streams: made here or brought by the caller, with host functions and graphs.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use libmp::gdsync::{BlockSignals, Graph};
 use libmp::{Communicator, Stream};
@@ -12,7 +13,8 @@ use crate::world::MpComm;
 
 /// `mp_stream`.
 pub struct MpStream {
-    pub(crate) stream: Stream,
+    /// Shared with receives that are enqueued on it.
+    pub(crate) stream: Arc<Stream>,
     pub(crate) comm: Communicator,
 }
 
@@ -43,7 +45,7 @@ api! {
         place(stream, "stream")?;
         let comm = borrow(comm, "comm")?.0.clone();
         let made = comm.stream(&device(on)?)?;
-        give(stream, MpStream { stream: made, comm }, "stream")?;
+        give(stream, MpStream { stream: Arc::new(made), comm }, "stream")?;
     }
 
     /// The caller's `CUstream`.
@@ -56,7 +58,7 @@ api! {
         place(stream, "stream")?;
         let comm = borrow(comm, "comm")?.0.clone();
         let made = comm.adopt_stream(&device(on)?, custream.cast())?;
-        give(stream, MpStream { stream: made, comm }, "stream")?;
+        give(stream, MpStream { stream: Arc::new(made), comm }, "stream")?;
     }
 
     /// Waits until everything on the stream has run, and says whether it went well.

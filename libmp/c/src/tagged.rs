@@ -56,6 +56,7 @@ pub struct MpMemory {
     bytes: usize,
     stream: *const MpStream,
     queue: *mut c_void,
+    enqueued: c_int,
 }
 
 const HOST: c_int = 0;
@@ -104,8 +105,14 @@ impl MpMemory {
         // SAFETY: the caller's promise, in both.
         unsafe {
             match (self.stream.is_null(), self.queue.is_null()) {
+                (true, _) if self.enqueued != 0 => {
+                    Err(Failure::argument("enqueued", "needs a stream"))
+                }
                 (true, true) => Ok(made),
-                (false, true) => Ok(made.on(&borrow(self.stream, "stream")?.stream)),
+                (false, true) => {
+                    let stream = &borrow(self.stream, "stream")?.stream;
+                    Ok(if self.enqueued == 0 { made.on(stream) } else { made.enqueued_on(stream) })
+                }
                 (true, false) => {
                     let event = opencl::Event::of_queue(self.queue.cast())?;
                     Ok(made.after_opencl(&Arc::new(event)))

@@ -7,6 +7,7 @@ mod recv;
 mod send;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use gdsync::Buffer;
 
@@ -15,7 +16,7 @@ use super::layout::Layout;
 use super::memory::Memory;
 use super::pool::{Pool, Ticket};
 use super::rings::Rings;
-use super::staging::{Staged, Staging};
+use super::staging::{Staged, Staging, Words};
 use super::{Options, Source, Status, Tag};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
@@ -157,7 +158,7 @@ impl Engine {
         share: &Buffer<u8>,
         layout: Layout,
         (rank, ranks): (usize, &[usize]),
-        plane: &Plane,
+        (plane, words): (&Plane, &Arc<Words>),
         options: &Options,
     ) -> Result<Engine> {
         let failed = |source| Error::Memory { op: "making tagged messages".into(), source };
@@ -185,7 +186,7 @@ impl Engine {
             peers,
             requests: Pool::default(),
             matcher: Matcher::new(),
-            staging: Staging::new(options.chunk),
+            staging: Staging::new(options.chunk, words.clone()),
             moved: 0,
             landing: Vec::new(),
             direct: Direct::new(!options.staged),
@@ -323,7 +324,7 @@ impl Engine {
     }
 
     /// What was done for memory that the CPU does not reach.
-    pub fn staged(&self) -> Staged {
+    pub fn staged(&mut self) -> Staged {
         self.staging.report()
     }
 
@@ -381,6 +382,7 @@ impl Engine {
 impl Drop for Engine {
     /// Another thread of this process may be reading what was offered to it by its address, and whoever it was lent to.
     fn drop(&mut self) {
+        self.staging.finish_trailing();
         for mut entry in self.requests.drain() {
             if let Memory::Away(away) = &mut entry.memory {
                 self.staging.finish(away);

@@ -2,14 +2,14 @@
 //! nobody else uses. Which message gets which chunk is `staging.rs`'s.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gdsync::opencl;
-use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream, Word64};
+use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream};
 
 use super::memory::Memory;
-use super::staging::{CHUNK, CHUNKS};
+use super::staging::{CHUNK, CHUNKS, Told, Words};
 
 /// Bytes of a GPU's chunk that are tried.
 const TRIED: [usize; 6] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
@@ -22,68 +22,41 @@ const OWN_WORK: Duration = Duration::from_secs(60);
 
 /// What says that a copy is done.
 pub(super) enum Done {
-    /// The lane's word has this value.
-    Word(u64),
+    Told(Told),
     OpenCl(opencl::Event),
 }
 
-/// By what a lane copies.
-pub(super) enum Hand {
-    /// Behind each copy the stream writes its number into a word: a look at that asks no driver.
-    Stream {
-        stream: Stream,
-        word: Word64,
-        number: u64,
-        /// When the driver was asked last.
-        asked: Instant,
-    },
-    OpenCl,
-}
-
-impl Hand {
-    fn of(device: &Device) -> Result<Hand> {
-        let word = Buffer::<u64>::new(device, Space::Pinned, 1)?.word(0)?;
-        Ok(Hand::Stream { stream: device.stream()?, word, number: 0, asked: Instant::now() })
-    }
-
-    /// Starts a copy.
-    pub fn copy(&mut self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<Done> {
-        let Hand::Stream { stream, word, number, .. } = self else { return Ok(Done::Word(0)) };
-        stream.copy(to, from)?;
-        *number += 1;
-        stream.write64(word, *number)?;
-        Ok(Done::Word(*number))
-    }
-
-    pub fn is_done(&mut self, done: &Done) -> Result<bool> {
-        match (self, done) {
-            (_, Done::OpenCl(event)) => event.is_reached(),
-            (Hand::OpenCl, Done::Word(_)) => Ok(true),
-            (Hand::Stream { stream, word, asked, .. }, Done::Word(number)) => {
-                let is_there = || word.load().is_some_and(|there| there >= *number);
-                if !is_there() && asked.elapsed() > ASKING {
-                    *asked = Instant::now();
-                    stream.is_idle()?;
-                }
-                Ok(is_there())
-            }
+impl Done {
+    /// Asks the driver also what it has to say of a stream that has not got there.
+    fn is_reached(&self) -> Result<bool> {
+        match self {
+            Done::Told(told) if told.is_there() => Ok(true),
+            Done::Told(told) => told.ask().map(|()| told.is_there()),
+            Done::OpenCl(event) => event.is_reached(),
         }
     }
 
     /// Waits until it is done.
-    pub fn finish(&self, done: &Done) -> Result<()> {
-        let deadline = Deadline::after(OWN_WORK);
-        match (self, done) {
-            (Hand::Stream { stream, .. }, Done::Word(_)) => stream.synchronize(deadline),
-            (_, Done::Word(_)) => Ok(()),
-            (_, Done::OpenCl(event)) => {
-                let reached = deadline.poll(|| match event.is_reached() {
-                    Ok(false) => None,
-                    other => Some(other.map(drop)),
-                });
-                reached.unwrap_or(Ok(()))
-            }
-        }
+    pub fn finish(&self) -> Result<()> {
+        let reached = Deadline::after(OWN_WORK).poll(|| match self.is_reached() {
+            Ok(false) => None,
+            other => Some(other.map(drop)),
+        });
+        reached.unwrap_or(Ok(()))
+    }
+}
+
+/// A stream that copies between memory of its device and other memory that this reaches: a lane's, or one of the program's own.
+pub(super) struct Copier {
+    pub stream: Arc<Stream>,
+    pub words: Arc<Words>,
+}
+
+impl Copier {
+    /// Starts a copy, behind what the stream has been given.
+    pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<Done> {
+        self.stream.copy(to, from)?;
+        Ok(Done::Told(self.words.tell(&self.stream)?))
     }
 }
 
@@ -92,7 +65,10 @@ pub(super) struct Lane {
     pub ordinal: Option<Option<u32>>,
     /// From the device to the host, of sends.
     pub is_down: bool,
-    pub hand: Hand,
+    /// None of OpenCL.
+    pub copier: Option<Copier>,
+    /// When the driver was asked last.
+    asked: Instant,
     /// Bytes of a chunk, and the most of a piece of a ring.
     pub chunk: usize,
     /// Of OpenCL, whose chunks the CPU alone has to reach: the host.
@@ -110,16 +86,36 @@ type Key = (Option<u32>, bool);
 
 impl Lane {
     /// Of a device, or of OpenCL, with chunks of the size that its user has chosen, or as its copies have it.
-    pub fn new(device: Option<&Device>, is_down: bool, chosen: Option<usize>) -> Result<Lane> {
+    pub fn new(
+        device: Option<&Device>,
+        is_down: bool,
+        chosen: Option<usize>,
+        words: &Arc<Words>,
+    ) -> Result<Lane> {
         let (ordinal, free) = (device.map(Device::ordinal), (0..CHUNKS).collect());
-        let hand = device.map_or(Ok(Hand::OpenCl), Hand::of)?;
+        let stream = device.map(Device::stream).transpose()?;
+        let copier = |stream| Copier { stream: Arc::new(stream), words: words.clone() };
         let chunk = match (chosen, device) {
             (Some(chosen), _) => chosen,
             (None, Some(device @ Device::Cuda(_))) => chunk_of(device, is_down)?,
             (None, _) => CHUNK,
         };
         let device = device.cloned().unwrap_or(Device::Host);
-        Ok(Lane { ordinal, is_down, hand, chunk, device, pool: None, free })
+        let (copier, asked) = (stream.map(copier), Instant::now());
+        Ok(Lane { ordinal, is_down, copier, asked, chunk, device, pool: None, free })
+    }
+
+    /// Whether a copy is done. The driver is not asked at each look.
+    pub fn is_done(&mut self, done: &Done) -> Result<bool> {
+        if let Done::Told(told) = done
+            && !told.is_there()
+        {
+            if self.asked.elapsed() <= ASKING {
+                return Ok(false);
+            }
+            self.asked = Instant::now();
+        }
+        done.is_reached()
     }
 
     /// Bytes of its chunks.

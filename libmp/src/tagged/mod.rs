@@ -26,7 +26,8 @@
 //! Memory that the CPU does not reach is offered whatever its length. Where the receiver's device maps it, as GPUs with peer access and processes of one
 //! host do, a stream of the receiver's device copies it when it is wanted, and may be read, straight into the receiver's memory. The last few mappings
 //! of other processes' memory are kept for later messages. Otherwise, when it is wanted, a stream of its device that nobody else uses copies it into a
-//! few pinned chunks, at most two for a message at a time, from which it goes on as any other; a receive is the same the other way. Bytes that
+//! few pinned chunks, at most two for a message at a time, from which it goes on as any other; a receive is the same the other way, and its copy may be a
+//! [stream's of the program](Place::enqueued_on). Bytes that
 //! are wanted go between two ranks in the order in which they became so. What a device says of a copy that failed, or of a kernel before it, is the
 //! error of whichever call finds it.
 //!
@@ -137,7 +138,9 @@ impl Tagged {
         let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();
-        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane, options)?;
+        let words = Arc::default();
+        let ends = (rank, &ranks[..]);
+        let engine = Engine::new(window, &share, layout, ends, (plane, &words), options)?;
         let shared = Arc::new(Shared {
             plane: plane.clone(),
             ranks,
@@ -145,7 +148,7 @@ impl Tagged {
             timeout: communicator.timeout(),
             name: communicator.name().to_owned(),
             staged: options.staged,
-            words: Arc::default(),
+            words,
             engine: Lock::new(engine),
         });
         let help: Arc<dyn Help> = shared.clone();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use gdsync::{Buffer, Device, Event, Stream, opencl};
 
+use super::lane::Copier;
 use super::memory::{Memory, staying};
 use super::shared::Shared;
 use super::staging::{Away, Point, Where};
@@ -60,6 +61,7 @@ unsafe impl Send for Kind {}
 enum Order<'a> {
     Now,
     Stream(&'a Stream),
+    Enqueued(Arc<Stream>),
     Event(Event),
     OpenCl(Arc<opencl::Event>),
 }
@@ -98,6 +100,44 @@ impl<'a> Place<'a> {
     /// The stream waits at most the world's timeout, and goes on then; its synchronisation says so.
     pub fn on(self, stream: &'a Stream) -> Place<'a> {
         Place { order: Order::Stream(stream), ..self }
+    }
+
+    /// As [`on`](Self::on), but the stream waits for nothing: it is given the copy of a *receive* when the message has come. A message up to the
+    /// [limit](super::Options::eager_limit) is complete as soon as the stream has been given it, a longer one when it is there. Either way what the stream
+    /// is given afterwards comes behind the message, be it a kernel that reads it or the next receive into the same memory, and nobody looks at events in between.
+    /// A send is as `on` has it. Instead of another.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// use libmp::tagged::{Options, Place};
+    /// use libmp::{Deadline, Device, World};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let world = World::init()?;
+    /// let device = Device::Host; // or Device::best()
+    /// let soon = || Deadline::after(Duration::from_secs(10));
+    /// let messages = world.tagged(&Options::default())?;
+    /// let (memory, sum) = (world.alloc::<u32>(&device, 8)?, world.alloc::<u32>(&device, 24)?);
+    /// let stream = Arc::new(world.stream(&device)?);
+    /// let mut recv = messages.recv_init(Place::from(&memory).enqueued_on(&stream), world.rank(), 7)?;
+    /// for round in 0..3 {
+    ///     recv.start()?;
+    ///     messages.send(&[round; 8], world.rank(), 7, soon())?;
+    ///     recv.wait(soon())?;
+    ///     // Behind the message, and before the next one.
+    ///     stream.copy(sum.slice(8 * round as usize..8 * round as usize + 8)?.buffer(), memory.buffer())?;
+    /// }
+    /// world.synchronize(&stream, soon())?;
+    /// assert_eq!(sum.to_vec()?[7..17], [0, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    /// # drop(recv);
+    /// # world.finish()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enqueued_on(self, stream: &Arc<Stream>) -> Place<'a> {
+        Place { order: Order::Enqueued(stream.clone()), ..self }
     }
 
     /// A message that is started reads or writes the memory when the last record of the event so far is reached. Instead of another.
@@ -152,31 +192,51 @@ impl<'a> Place<'a> {
                 }));
             }
         }
-        let (mut after, mut release) = (None, None);
+        let mut away = Away::new(place.clone());
         match &self.order {
             Order::Now => {}
-            Order::Event(event) => after = Some(Point::Event(event.clone())),
-            Order::OpenCl(event) => after = Some(Point::OpenCl(event.clone())),
-            Order::Stream(stream) => {
-                if stream.is_capturing() {
-                    return Err(Error::Mismatch {
-                        op: "a tagged message".into(),
-                        reason: format!(
-                            "{} is being captured into a graph, and who gets a tagged message is only known when it comes: prepare a `Send` or a `Recv`",
-                            stream.name()
-                        ),
-                    });
+            Order::Event(event) => away.after = Some(Point::Event(event.clone())),
+            Order::OpenCl(event) => away.after = Some(Point::OpenCl(event.clone())),
+            Order::Enqueued(stream) if receives => {
+                not_captured(stream)?;
+                let copies =
+                    |buffer: &Buffer<u8>| buffer.device().ordinal() == stream.device().ordinal();
+                if !matches!(place, Where::Buffer(buffer) if copies(buffer)) {
+                    let name = stream.name();
+                    return Err(mismatch(format!("{name} does not copy to {place:?}")));
                 }
-                after = Some(Point::Mark(shared.words.mark(stream).map_err(failed)?));
+                away.copier = Some(Copier { stream: stream.clone(), words: shared.words.clone() });
+            }
+            Order::Enqueued(stream) => {
+                not_captured(stream)?;
+                away.after = Some(Point::Mark(shared.words.mark(stream).map_err(failed)?));
+            }
+            Order::Stream(stream) => {
+                not_captured(stream)?;
+                away.after = Some(Point::Mark(shared.words.mark(stream).map_err(failed)?));
                 if receives {
                     let (held, word, value) = shared.words.take(stream.device()).map_err(failed)?;
                     stream.wait_signal(&word, value, shared.timeout).map_err(failed)?;
-                    release = Some(held);
+                    away.release = Some(held);
                 }
             }
         }
-        Ok(Memory::Away(Box::new(Away::new(place.clone(), after, release))))
+        Ok(Memory::Away(Box::new(away)))
     }
+}
+
+fn mismatch(reason: String) -> Error {
+    Error::Mismatch { op: "a tagged message".into(), reason }
+}
+
+fn not_captured(stream: &Stream) -> Result<()> {
+    if !stream.is_capturing() {
+        return Ok(());
+    }
+    let name = stream.name();
+    Err(mismatch(format!(
+        "{name} is being captured into a graph, and who gets a tagged message is only known when it comes: prepare a `Send` or a `Recv`"
+    )))
 }
 
 /// Whether the CPU may use it.

@@ -7,12 +7,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gdsync::opencl::{self, Queues};
 use gdsync::{Buffer, Device, Event, Result, Space, Stream, Word64};
 
-use super::lane::{Done, Lane};
+use super::lane::{Copier, Done, Lane};
 use super::memory::{Memory, write};
 use super::straight::Pinned;
 
@@ -60,7 +60,7 @@ impl Point {
     fn is_reached(&self) -> Result<bool> {
         match self {
             Point::Event(event) => event.is_reached(),
-            Point::Mark(Mark { event, .. }) => event.as_ref().map_or(Ok(true), Event::is_reached),
+            Point::Mark(mark) => mark.is_reached(),
             Point::OpenCl(event) => event.is_reached(),
         }
     }
@@ -89,6 +89,12 @@ pub(super) struct Mark {
     event: Option<Event>,
 }
 
+impl Mark {
+    pub fn is_reached(&self) -> Result<bool> {
+        self.event.as_ref().map_or(Ok(true), Event::is_reached)
+    }
+}
+
 impl Drop for Mark {
     fn drop(&mut self) {
         let event = self.event.take().map(|event| (self.device, event));
@@ -96,7 +102,36 @@ impl Drop for Mark {
     }
 }
 
-/// Words for streams to wait for, of which one is used again with a higher value, and events.
+/// A word that a stream writes when it has come so far, behind which a look asks no driver.
+pub(super) struct Told {
+    /// Its owner may be done with it as soon as the request is over.
+    stream: Weak<Stream>,
+    words: Arc<Words>,
+    word: Option<(Word64, u64)>,
+}
+
+impl Told {
+    /// What the driver says of a stream that has not got there.
+    pub fn ask(&self) -> Result<()> {
+        self.stream.upgrade().map_or(Ok(()), |stream| stream.is_idle().map(drop))
+    }
+
+    pub fn is_there(&self) -> bool {
+        self.word.as_ref().is_none_or(|(word, value)| word.load().is_some_and(|it| it >= *value))
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        // One that is still to be written is nobody else's.
+        if self.is_there() {
+            let mut free = self.words.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.extend(self.word.take());
+        }
+    }
+}
+
+/// Words that streams wait for or write, of which one is used again with a higher value, and events.
 #[derive(Default)]
 pub(super) struct Words {
     free: Mutex<Vec<(Word64, u64)>>,
@@ -116,8 +151,23 @@ impl Words {
         Ok(Mark { words: self.clone(), device, event: Some(event) })
     }
 
-    /// One that a device reaches, and the value to wait for.
+    /// A word for a stream to wait for, and the value.
     pub fn take(self: &Arc<Words>, device: &Device) -> Result<(Release, Word64, u64)> {
+        let (word, value) = self.word(device)?;
+        let release = Release { words: self.clone(), word: Some((word.clone(), value)) };
+        Ok((release, word, value))
+    }
+
+    /// Has a stream say when it has done what it has been given so far.
+    pub fn tell(self: &Arc<Words>, stream: &Arc<Stream>) -> Result<Told> {
+        let (word, value) = self.word(stream.device())?;
+        stream.write64(&word, value)?;
+        let stream = Arc::downgrade(stream);
+        Ok(Told { stream, words: self.clone(), word: Some((word, value)) })
+    }
+
+    /// One that a device reaches, and a value that it has not had.
+    fn word(&self, device: &Device) -> Result<(Word64, u64)> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let known = free.iter().position(|(word, _)| word.device().ordinal() == device.ordinal());
         let (word, value) = match known {
@@ -130,9 +180,7 @@ impl Words {
                 (words.word(0)?, 0)
             }
         };
-        let value = value + 1;
-        let release = Release { words: self.clone(), word: Some((word.clone(), value)) };
-        Ok((release, word, value))
+        Ok((word, value + 1))
     }
 }
 
@@ -151,9 +199,11 @@ pub(super) struct Copy {
 pub(super) struct Away {
     pub memory: Where,
     /// Before it the memory is somebody else's.
-    after: Option<Point>,
+    pub after: Option<Point>,
     /// Raised when this is dropped.
-    _release: Option<Release>,
+    pub release: Option<Release>,
+    /// Of a receive: by whom it is copied, if not by the lane.
+    pub copier: Option<Copier>,
     pub copies: VecDeque<Copy>,
     /// Bytes that copies have been started for.
     pub begun: usize,
@@ -166,11 +216,12 @@ pub(super) struct Away {
 }
 
 impl Away {
-    pub fn new(memory: Where, after: Option<Point>, release: Option<Release>) -> Away {
+    pub fn new(memory: Where) -> Away {
         Away {
             memory,
-            after,
-            _release: release,
+            after: None,
+            release: None,
+            copier: None,
             copies: VecDeque::new(),
             begun: 0,
             held: None,
@@ -239,7 +290,10 @@ pub(super) struct Staging {
     queues: Queues,
     /// See [`Options::chunk`](super::Options::chunk).
     chosen: Option<usize>,
+    words: Arc<Words>,
     pub rings: Pinned,
+    /// Copies by streams of the program's own, of receives that are over.
+    trailing: Vec<Copy>,
     most: usize,
     copies: u64,
     straight: u64,
@@ -247,9 +301,11 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    pub fn new(chosen: Option<usize>) -> Staging {
+    pub fn new(chosen: Option<usize>, words: Arc<Words>) -> Staging {
         let (lanes, queues, rings) = (Vec::new(), Queues::new(CONTEXTS), Pinned::default());
-        Staging { lanes, queues, chosen, rings, most: 0, copies: 0, straight: 0, direct: 0 }
+        let trailing = Vec::new();
+        let (most, copies, straight, direct) = (0, 0, 0, 0);
+        Staging { lanes, queues, chosen, words, rings, trailing, most, copies, straight, direct }
     }
 
     /// Copies started so far.
@@ -257,7 +313,9 @@ impl Staging {
         self.copies
     }
 
-    pub fn report(&self) -> Staged {
+    pub fn report(&mut self) -> Staged {
+        // What has failed is found by who uses the chunk next.
+        let _ = self.settle_trailing();
         Staged {
             pool: self.lanes.iter().map(Lane::size).sum(),
             in_use: self.lanes.iter().map(|lane| CHUNKS - lane.free.len()).sum(),
@@ -282,7 +340,7 @@ impl Staging {
         if let Some(lane) = known {
             return Ok(lane);
         }
-        self.lanes.push(Lane::new(device, is_down, self.chosen)?);
+        self.lanes.push(Lane::new(device, is_down, self.chosen, &self.words)?);
         Ok(self.lanes.len() - 1)
     }
 
@@ -302,14 +360,15 @@ impl Staging {
         len: usize,
     ) -> Result<()> {
         let pool = self.lanes[lane].pool()?;
-        let Lane { hand, is_down, chunk: size, .. } = &mut self.lanes[lane];
+        let Lane { copier, is_down, chunk: size, .. } = &self.lanes[lane];
         let start = chunk * *size;
         let done = match &away.memory {
             Where::Buffer(memory) => {
                 let (host, part) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
-                match is_down {
-                    true => hand.copy(&host, &part)?,
-                    false => hand.copy(&part, &host)?,
+                let (to, from) = if *is_down { (host, part) } else { (part, host) };
+                match away.copier.as_ref().or(copier.as_ref()) {
+                    Some(copier) => copier.copy(&to, &from)?,
+                    None => return Ok(()), // That of a device has one.
                 }
             }
             Where::OpenCl(memory) => {
@@ -351,13 +410,12 @@ impl Staging {
     fn copy_mapped(&mut self, away: &mut Away, other: &Buffer<u8>, is_down: bool) -> Result<()> {
         let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // No other is reached so.
         let lane = self.lane(&away.memory, is_down)?;
-        let hand = &mut self.lanes[lane].hand;
+        let copier = away.copier.as_ref().or(self.lanes[lane].copier.as_ref());
+        let Some(copier) = copier else { return Ok(()) }; // That of a device has one.
         let (at, len) = (away.begun, other.len());
         let part = memory.slice(at..at + len)?;
-        let done = match is_down {
-            true => hand.copy(other, &part)?,
-            false => hand.copy(&part, other)?,
-        };
+        let (to, from) = if is_down { (other, &part) } else { (&part, other) };
+        let done = copier.copy(to, from)?;
         away.begun += len;
         self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
         Ok(())
@@ -373,7 +431,7 @@ impl Staging {
     /// Whether the first copy of a message is done; nothing if there is none.
     pub fn is_first_done(&mut self, away: &Away) -> Result<bool> {
         let Some(copy) = away.copies.front() else { return Ok(false) };
-        self.lanes[copy.lane].hand.is_done(&copy.done)
+        self.lanes[copy.lane].is_done(&copy.done)
     }
 
     fn give_back(&mut self, copy: &Copy) {
@@ -433,7 +491,13 @@ impl Staging {
             return Ok(None);
         }
         let lane = self.lane(&away.memory, false)?;
-        let Some(&chunk) = self.lanes[lane].free.last() else { return Ok(None) };
+        // Streams of the program's own may stand still until others' messages have come.
+        let least = if away.copier.is_some() { CHUNKS / 2 } else { 0 };
+        if self.lanes[lane].free.len() <= least {
+            self.settle_trailing()?;
+        }
+        let free = &self.lanes[lane].free;
+        let Some(&chunk) = free.last().filter(|_| free.len() > least) else { return Ok(None) };
         self.lanes[lane].pool()?;
         Ok(Some((self.lanes[lane].chunk(chunk, 0), (lane, chunk))))
     }
@@ -467,11 +531,42 @@ impl Staging {
         self.settle(away)
     }
 
+    /// A receive by a stream of the program's own is over when that has been given all copies: whether this one is.
+    pub fn is_given(&mut self, away: &mut Away) -> bool {
+        if away.copier.is_some() && away.held.is_none() {
+            self.trailing.extend(away.copies.drain(..));
+        }
+        away.is_idle()
+    }
+
+    /// Gives back the chunks of receives that are over.
+    fn settle_trailing(&mut self) -> Result<()> {
+        for at in (0..self.trailing.len()).rev() {
+            let Copy { lane, done, .. } = &self.trailing[at];
+            if self.lanes[*lane].is_done(done)? {
+                let copy = self.trailing.swap_remove(at);
+                self.give_back(&copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the copies of receives that are over.
+    pub fn finish_trailing(&mut self) {
+        let all = self.trailing.drain(..).collect();
+        self.wait_for(all);
+    }
+
     /// Nobody uses the chunks of a request any more: waits for its copies.
     pub fn finish(&mut self, away: &mut Away) {
-        for copy in away.copies.drain(..) {
+        let all = away.copies.drain(..).collect();
+        self.wait_for(all);
+    }
+
+    fn wait_for(&mut self, copies: Vec<Copy>) {
+        for copy in copies {
             // What fails has ended, too.
-            if let Err(error) = self.lanes[copy.lane].hand.finish(&copy.done) {
+            if let Err(error) = copy.done.finish() {
                 tracing::debug!(%error, "a copy of a tagged message");
             }
             self.give_back(&copy);

@@ -51,7 +51,7 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "mp_arrivals",
     "mp_copies",
     "mp_meetings",
@@ -61,6 +61,7 @@ const NAMES: [&str; 16] = [
     "test_exchange",
     "test_kind",
     "test_messages",
+    "test_on_chip",
     "test_parts",
     "test_prepared",
     "test_put",

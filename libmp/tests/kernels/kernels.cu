@@ -360,4 +360,11 @@ MP_KERNEL void test_refusals(const __grid_constant__ mp::Window window, std::uin
     mp::add(results + 1, std::uint64_t{done}, mp::relaxed, mp::system);
 }
 
+// Arithmetic of every thread, and nothing in memory but a word of each at its end.
+MP_KERNEL void test_on_chip(std::uint64_t rounds, std::uint64_t* words) {
+    std::uint64_t value = mp::thread_rank();
+    for (std::uint64_t round = 0; round < rounds; ++round) value = (value ^ value >> 31) * 0x9e3779b97f4a7c15u + round;
+    words[std::uint64_t{mp::block_rank()} * mp::block_threads() + mp::thread_rank()] = value;
+}
+
 #include "collectives.cu"

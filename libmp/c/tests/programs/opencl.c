@@ -39,8 +39,8 @@ static void *rank(void *argument) {
     const size_t lengths[] = {0, 1, 8000, 262144, LEN - 3};
     for (int k = 0; k < 5; k++) {
         size_t len = lengths[k];
-        mp_memory sent = {MP_MEMORY_OPENCL, 0, from, 3, len, NULL, queue};
-        mp_memory received = {MP_MEMORY_OPENCL, 0, to, 1, LEN - 1, NULL, NULL};
+        mp_memory sent = {MP_MEMORY_OPENCL, 0, from, 3, len, NULL, queue, 0};
+        mp_memory received = {MP_MEMORY_OPENCL, 0, to, 1, LEN - 1, NULL, NULL, 0};
         for (size_t i = 0; i < LEN; i++) out[me][i] = (unsigned char)(i * 7 + (size_t)(me + k));
         /* Not waited for: the message is behind it in the queue. */
         REQUIRE(clEnqueueWriteBuffer(queue, from, 0, 0, LEN, out[me], 0, NULL, NULL) == 0);
@@ -54,9 +54,9 @@ static void *rank(void *argument) {
         CHECK(mp_request_free(both[0]));
         CHECK(mp_request_free(both[1]));
     }
-    mp_memory wrong = {MP_MEMORY_OPENCL, 0, to, 1, LEN, NULL, NULL};
+    mp_memory wrong = {MP_MEMORY_OPENCL, 0, to, 1, LEN, NULL, NULL, 0};
     REQUIRE(mp_tagged_irecv_memory(tagged, &wrong, other, 9, &both[1]) != MP_OK);
-    wrong = (mp_memory){MP_MEMORY_OPENCL, 0, sealed, 0, LEN, NULL, NULL};
+    wrong = (mp_memory){MP_MEMORY_OPENCL, 0, sealed, 0, LEN, NULL, NULL, 0};
     REQUIRE(mp_tagged_irecv_memory(tagged, &wrong, other, 9, &both[1]) == MP_ERR_MISMATCH && both[1] == NULL);
     CHECK(mp_tagged_free(tagged));
     CHECK(mp_finish(world));

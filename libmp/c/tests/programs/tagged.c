@@ -106,6 +106,8 @@ static void sleeps(void *argument) {
 
 static void writes(void *argument) { *(volatile unsigned char *)argument = 77; }
 
+static void doubles(void *argument) { *(volatile unsigned char *)argument *= 2; }
+
 /* Memory that says what it is, and what comes before the message. */
 static void memories(const mp_comm *comm, const mp_tagged *tagged, int me) {
     static unsigned char host[RANKS][LONG];
@@ -115,8 +117,8 @@ static void memories(const mp_comm *comm, const mp_tagged *tagged, int me) {
     CHECK(mp_region_alloc(comm, MP_HOST, LONG + 8, &region));
     CHECK(mp_stream_create(comm, MP_HOST, &stream));
     unsigned char *there = mp_region_host_address(region);
-    mp_memory from = {MP_MEMORY_HOST, 0, host[me], 1, LONG - 1, NULL, NULL};
-    mp_memory into = {MP_MEMORY_REGION, 0, region, 8, LONG, NULL, NULL};
+    mp_memory from = {MP_MEMORY_HOST, 0, host[me], 1, LONG - 1, NULL, NULL, 0};
+    mp_memory into = {MP_MEMORY_REGION, 0, region, 8, LONG, NULL, NULL, 0};
     fill(host[me], LONG, me);
     CHECK(mp_tagged_irecv_memory(tagged, &into, me, 5, &both[0]));
     CHECK(mp_tagged_isend_memory(tagged, &from, me, 5, &both[1]));
@@ -144,16 +146,38 @@ static void memories(const mp_comm *comm, const mp_tagged *tagged, int me) {
     }
     CHECK(mp_request_free(both[0]));
     CHECK(mp_request_free(both[1]));
+    /* Enqueued on it when it has come: complete while the stream still does something else, and before what it is given then. */
+    into.enqueued = 1;
+    into.bytes = 8;
+    CHECK(mp_tagged_recv_init_memory(tagged, &into, me, 7, &both[0]));
+    for (int round = 0; round < 3; round++) {
+        unsigned char sent[8] = {0};
+        sent[0] = (unsigned char)(round + 1);
+        there[8] = 0;
+        CHECK(mp_stream_call(stream, sleeps, NULL));
+        CHECK(mp_request_start(both[0]));
+        CHECK(mp_tagged_send(tagged, sent, sizeof sent, me, 7, TIMEOUT));
+        CHECK(mp_request_wait(both[0], TIMEOUT, statuses));
+        REQUIRE(statuses[0].bytes == 8);
+        CHECK(mp_stream_call(stream, doubles, there + 8));
+        CHECK(mp_stream_synchronize(stream, TIMEOUT));
+        REQUIRE(there[8] == 2 * (round + 1));
+    }
+    CHECK(mp_request_free(both[0]));
+    into.stream = NULL;
+    REFUSED(mp_tagged_irecv_memory(tagged, &into, me, 7, &both[0]), MP_ERR_ARGUMENT, "enqueued");
+    into.enqueued = 0;
+    into.bytes = LONG;
     into.offset = LONG;
     REFUSED(mp_tagged_irecv_memory(tagged, &into, me, 5, &both[0]), MP_ERR_RANGE, "200000..400000");
     REQUIRE(both[0] == NULL);
     from.queue = stream;
     REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "queue");
-    from = (mp_memory){7, 0, host, 0, 1, NULL, NULL};
+    from = (mp_memory){7, 0, host, 0, 1, NULL, NULL, 0};
     REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "kind");
-    from = (mp_memory){MP_MEMORY_OPENCL, 0, NULL, 0, 1, NULL, NULL};
+    from = (mp_memory){MP_MEMORY_OPENCL, 0, NULL, 0, 1, NULL, NULL, 0};
     REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "memory");
-    from = (mp_memory){MP_MEMORY_CUDA, -2, host, 0, 1, NULL, NULL};
+    from = (mp_memory){MP_MEMORY_CUDA, -2, host, 0, 1, NULL, NULL, 0};
     REFUSED(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "device");
     REFUSED(mp_tagged_irecv_memory(tagged, NULL, me, 5, &both[0]), MP_ERR_ARGUMENT, "into");
     CHECK(mp_stream_free(stream));

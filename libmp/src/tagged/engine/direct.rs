@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use gdsync::{Buffer, Device, PeerHandle, PeerMemory, PeerPath};
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Entry, Out, Peer, Pull, State, Way};
+use super::{Engine, Entry, Peer, Pull, State, Way};
 use crate::error::Result;
 use crate::tagged::envelope::{Envelope, IN_LINES, INSIDE, LATER};
 use crate::tagged::memory::Memory;
@@ -132,8 +132,7 @@ impl Engine {
         entry.state = State::Streaming { at: 0, until: len };
         self.direct.borrowed.push(Borrowed { key, from, send, is_ready, theirs });
         if !is_ready {
-            self.peers[from].out.push_back(Out::Answer { send, wanted: LATER });
-            self.flush(way, from)?;
+            self.reply(way, from, send, LATER)?;
         }
         self.read_borrowed(way)
     }
@@ -175,8 +174,7 @@ impl Engine {
             let Borrowed { key, from, send, .. } = self.direct.borrowed.swap_remove(at);
             self.received(key, label, len, room);
             self.moved += 1;
-            self.peers[from].out.push_back(Out::Answer { send, wanted: 0 });
-            self.flush(way, from)?;
+            self.reply(way, from, send, 0)?;
         }
         Ok(())
     }
@@ -218,7 +216,7 @@ mod tests {
     fn a_place_fits_a_few_lines_and_comes_out_of_them() {
         let memory = Buffer::<u8>::new(&Device::Host, Space::Pinned, 1 << 20).unwrap();
         let part = memory.slice(4097..4097 + 70_000).unwrap();
-        let mut away = Away::new(Where::Buffer(part), None, None);
+        let mut away = Away::new(Where::Buffer(part));
         let lent = Lent::new(&mut away, u64::MAX - 7, false).unwrap();
         assert!(lent.is_ready);
         let bytes = lent.encode().unwrap();
@@ -228,6 +226,6 @@ mod tests {
         mapped.write(&[7; 70_000]).unwrap();
         assert_eq!(memory.to_vec().unwrap()[4096..4099], [0, 7, 7]);
         let plain = Buffer::<u8>::new(&Device::Host, Space::Host, 100).unwrap();
-        assert_eq!(Lent::new(&mut Away::new(Where::Buffer(plain), None, None), 1, true), None);
+        assert_eq!(Lent::new(&mut Away::new(Where::Buffer(plain)), 1, true), None);
     }
 }

@@ -12,6 +12,8 @@ use crate::tagged::pool::Ticket;
 /// may come with it.
 const NEXT: usize = 16;
 const FEW: usize = 8;
+/// Bytes of an offered message that the receiver itself copies into a chunk.
+const SHORT: usize = 128 << 10;
 /// Lines that are taken from one rank before the next has its turn.
 const BURST: usize = 32;
 
@@ -250,9 +252,16 @@ impl Engine {
             Arrival::Offer { len, send, address } => {
                 // A length that fits a `usize` has been looked for.
                 let (len, memory) = (len as usize, &entry.memory);
-                let is_over = len == 0 || len > memory.len() || {
-                    let can = address != 0 && memory.is_reached();
-                    can && pull(self.peers[label.source as usize].pull, address, memory.at(0), len)
+                let how = self.peers[label.source as usize].pull;
+                let fits = len > 0 && len <= memory.len();
+                let can = fits && address != 0 && !matches!(how, Pull::No);
+                if can && !memory.is_reached() && self.pull_by_chunk(way, key, how, address, len)? {
+                    self.reply(way, label.source as usize, send, 0)?;
+                    return self.land(way);
+                }
+                let is_over = !fits || {
+                    let memory = &self.requests[key].memory;
+                    can && memory.is_reached() && pull(how, address, memory.at(0), len)
                 };
                 self.want(way, key, (send, len), !is_over)
             }
@@ -270,15 +279,47 @@ impl Engine {
     ) -> Result<()> {
         let entry = &mut self.requests[key];
         let (label, room, from) = (entry.label, entry.memory.len(), entry.label.source as usize);
-        let wanted = if wants { len as u64 } else { 0 };
-        self.peers[from].out.push_back(Out::Answer { send, wanted });
         if wants {
             entry.state = State::Streaming { at: 0, until: len };
             self.peers[from].incoming.push_back(key);
         } else {
             self.received(key, label, len, room);
         }
-        self.flush(way, from)
+        self.reply(way, from, send, if wants { len as u64 } else { 0 })
+    }
+
+    /// Tells a sender how much of what it offered or lent is wanted.
+    pub(super) fn reply(&mut self, way: &Way<'_>, to: usize, send: u64, wanted: u64) -> Result<()> {
+        self.peers[to].out.push_back(Out::Answer { send, wanted });
+        self.flush(way, to)
+    }
+
+    /// Reads what is offered by its address into a chunk, and starts to copy that to where the CPU does not reach: what is short is there before the sender
+    /// would have heard that it is wanted. Whether it was done.
+    fn pull_by_chunk(
+        &mut self,
+        way: &Way<'_>,
+        key: usize,
+        how: Pull,
+        address: u64,
+        len: usize,
+    ) -> Result<bool> {
+        let failed = |source| way.call.failed(source);
+        let entry = &mut self.requests[key];
+        let Memory::Away(away) = &mut entry.memory else { return Ok(false) };
+        if len > SHORT {
+            return Ok(false);
+        }
+        let Some((chunk, place)) = self.staging.room(away).map_err(failed)? else {
+            return Ok(false);
+        };
+        if len > chunk.len() || !pull(how, address, chunk.at(0), len) {
+            return Ok(false);
+        }
+        self.staging.store(away, place, len).map_err(failed)?;
+        entry.state = State::Streaming { at: len, until: len };
+        self.landing.push(key);
+        Ok(true)
     }
 
     /// What came with its envelope waits for its way to memory that the CPU does not reach.
@@ -304,7 +345,7 @@ impl Engine {
                 continue;
             };
             self.staging.land(away).map_err(|source| way.call.failed(source))?;
-            if !away.is_idle() {
+            if !self.staging.is_given(away) {
                 at += 1;
                 continue;
             }
