@@ -10,6 +10,9 @@ namespace programs {
 // Doubles of a packet of `Overlap`.
 constexpr std::uint64_t packet = 128;
 
+// Bytes ahead of the ranks' memory in that of `Pairs`: messages begin with a cache line, or links carry more packets than they need.
+constexpr std::uint64_t pairs_ahead = 128;
+
 // Square roots that a thread computes at once, of each of a packet's doubles.
 constexpr std::uint64_t roots_at_once = 4;
 
@@ -60,8 +63,8 @@ static_assert(offsetof(Stencil, halo) == 72);
 
 // Messages back and forth.
 struct Pairs {
-    // Address of a word for the nanoseconds and one for the words that were wrong; behind them for each rank what it sends, and
-    // what comes to it.
+    // Address of a word for the nanoseconds and one for the words that were wrong; `PAIRS_AHEAD` bytes from there for each rank what it
+    // sends, and what comes to it.
     std::uint64_t memory;
     // Bytes of the room of one message.
     std::uint64_t room;

@@ -13,8 +13,8 @@ public:
         const uint32_t mine = all.across != 0 ? self.rank : self.local, half = ranks / 2;
         first_ = mine < half;
         partner_ = self.rank - mine + (first_ ? mine + half : mine - half);
-        out_ = at<uint64_t>(all.memory + 16 + self.local * 2 * all.room);
-        in_ = at<uint64_t>(all.memory + 16 + self.local * 2 * all.room + all.room);
+        out_ = at<uint64_t>(all.memory + pairs_ahead + self.local * 2 * all.room);
+        in_ = at<uint64_t>(all.memory + pairs_ahead + self.local * 2 * all.room + all.room);
     }
 
     // `checks`: what is sent is written before, and what has come is compared.

@@ -8,6 +8,8 @@ use mp_kernels::{shared_constants, shared_enum, shared_structs};
 shared_constants! {
     /// Doubles of a packet of `Overlap`.
     pub const PACKET: u64 = 128 as packet;
+    /// Bytes ahead of the ranks' memory in that of `Pairs`: messages begin with a cache line, or links carry more packets than they need.
+    pub const PAIRS_AHEAD: u64 = 128 as pairs_ahead;
     /// Square roots that a thread computes at once, of each of a packet's doubles.
     pub const ROOTS_AT_ONCE: u64 = 4 as roots_at_once;
 }
@@ -51,8 +53,8 @@ shared_structs! {
 
     /// Messages back and forth.
     pub struct Pairs {
-        /// Address of a word for the nanoseconds and one for the words that were wrong; behind them for each rank what it sends, and
-        /// what comes to it.
+        /// Address of a word for the nanoseconds and one for the words that were wrong; `PAIRS_AHEAD` bytes from there for each rank what it
+        /// sends, and what comes to it.
         pub memory: u64,
         /// Bytes of the room of one message.
         pub room: u64,

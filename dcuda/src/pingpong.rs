@@ -5,7 +5,7 @@ use dranks::Options;
 use libmp::Step;
 use mp_program::Spread;
 
-use crate::kernels::Pairs;
+use crate::kernels::{PAIRS_AHEAD, Pairs};
 use crate::machine::{Machine, Plan, address, on_devices};
 use crate::table::{Line, Unit};
 
@@ -28,6 +28,9 @@ pub struct Messages {
     /// Notifications of another tag that lie in each rank's queue all the time, so that every wait passes over them. By ranks, not on streams.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_PENDING))]
     pending: u64,
+    /// Answers have no bytes, so that data cross a link in one direction: GB/s in the place of rates. Between devices only, by ranks.
+    #[arg(long, conflicts_with = "pending")]
+    one_way: bool,
 }
 
 /// Checks and measures: one way times, and how many messages all pairs send in a second.
@@ -37,8 +40,10 @@ pub struct Messages {
 pub fn run(plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
     on_devices(plan, |machine| {
         let mut lines = Vec::new();
+        let is_even = machine.world.size() % 2 == 0;
+        ensure!(is_even || !messages.one_way, "one way: expected an even number of devices");
         for across in [false, true] {
-            if across && machine.world.size() % 2 != 0 {
+            if if across { !is_even } else { messages.one_way } {
                 continue;
             }
             let most = if across { machine.ranks } else { machine.ranks / 2 };
@@ -53,7 +58,7 @@ pub fn run(plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
                 lines.extend(of_pairs(machine, plan, messages, across, pairs)?);
             }
         }
-        if machine.world.size() == 2 && messages.pending == 0 {
+        if machine.world.size() == 2 && messages.pending == 0 && !messages.one_way {
             lines.extend(on_stream(machine, plan, messages)?);
         }
         Ok(lines)
@@ -70,10 +75,11 @@ fn of_pairs(
     let ranks = if across { pairs } else { 2 * pairs };
     let fits = |bytes: &u64| bytes.saturating_mul(u64::from(ranks)) <= messages.most || pairs == 1;
     let sizes: Vec<u64> = messages.sizes.iter().copied().filter(fits).collect();
-    let room = sizes.iter().copied().max().unwrap_or(0).next_multiple_of(16);
-    let memory = machine.memory(2 + u64::from(ranks) * room / 4)?;
+    let room = sizes.iter().copied().max().unwrap_or(0).next_multiple_of(PAIRS_AHEAD);
+    let memory = machine.memory(PAIRS_AHEAD / 8 + u64::from(ranks) * room / 4)?;
     let world = machine.open(&memory, &Options::new(ranks))?;
-    let share = |rank: u64| 16 + rank * 2 * room..16 + (rank + 1) * 2 * room;
+    let begin = |rank: u64| PAIRS_AHEAD + rank * 2 * room;
+    let share = |rank: u64| begin(rank)..begin(rank + 1);
     world.window(&(0..u64::from(ranks)).map(share).collect::<Vec<_>>())?;
     let all_pairs = f64::from(world.size()) / 2.0;
     let form = format!(
@@ -81,10 +87,14 @@ fn of_pairs(
         if pairs == 1 { "" } else { "s" },
         if across { "on two devices" } else { "on one device" },
         match messages.pending {
+            0 if messages.one_way => ", answered without bytes".into(),
             0 => String::new(),
             pending => format!(", {pending} others in each queue"),
         }
     );
+    // Those that begin are the first half of the world.
+    let is_one_way = messages.one_way;
+    let answers = is_one_way && machine.number() >= machine.world.size() / 2;
     let mut lines = Vec::new();
     for bytes in sizes {
         let args = Pairs {
@@ -110,18 +120,27 @@ fn of_pairs(
             machine.run(
                 &world,
                 "dcuda_pingpong",
-                Pairs { turns: plan.iterations, check: 0, ..args },
+                Pairs {
+                    turns: plan.iterations,
+                    check: 0,
+                    bytes: if answers { 0 } else { bytes },
+                    ..args
+                },
             )?;
             let ns = memory.slice(0..1)?.to_vec()?[0] as f64;
             // The first warms up. Of other devices there is no time.
             if repeat > 0 && machine.number() == 0 {
                 let messages = 2.0 * plan.iterations as f64;
                 one_way.push(ns / 1e3 / messages);
-                rate.push(all_pairs * messages * 1e3 / ns);
+                rate.push(match is_one_way {
+                    true => all_pairs * plan.iterations as f64 * bytes as f64 / ns,
+                    false => all_pairs * messages * 1e3 / ns,
+                });
             }
         }
         if machine.number() == 0 {
-            for (unit, samples) in [(Unit::OneWay, one_way), (Unit::Rate, rate)] {
+            let of_rate = if is_one_way { Unit::Bandwidth } else { Unit::Rate };
+            for (unit, samples) in [(Unit::OneWay, one_way), (of_rate, rate)] {
                 let spread = Spread::of(&samples).context("no measurement")?;
                 let size = format!("{bytes} B");
                 let line = Line::new("ping-pong", &form, size, machine, unit, spread);

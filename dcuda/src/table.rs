@@ -19,6 +19,9 @@ pub enum Unit {
     /// Of all pairs together, millions of messages a second.
     #[serde(rename = "M/s")]
     Rate,
+    /// Of all pairs together.
+    #[serde(rename = "GB/s")]
+    Bandwidth,
     /// Of the computation alone.
     #[serde(rename = "t_c ms")]
     Computing,
@@ -42,6 +45,7 @@ impl Unit {
             Unit::Milliseconds => "ms an iteration",
             Unit::OneWay => "µs one way",
             Unit::Rate => "million messages/s",
+            Unit::Bandwidth => "GB/s",
             Unit::Computing => "ms computation, t_c",
             Unit::Exchanging => "ms exchange, t_x",
             Unit::Together => "ms both, t",

@@ -95,6 +95,7 @@ fn times_are_printed_and_written() {
         ("stencil --columns 8 --levels 2", 4, "ms"),
         ("overlap --topology chain --work copy --units 3,5", 16, "eta"),
         ("pingpong --sizes 8 --pairs 1", 5, "us"),
+        ("pingpong --sizes 8 --pairs 1 --one-way", 2, "GB/s"),
         ("particles --particles 5", 2, "ms"),
         ("spmv --rows 4", 2, "ms"),
     ] {
@@ -116,6 +117,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     for (arguments, wanted) in [
         ("overlap --devices host --topology all-remote", "all-remote needs several devices"),
         ("waiting --devices host --ranks 12", "12 ranks: expected a multiple of 8"),
+        ("pingpong --devices host --one-way", "expected an even number of devices"),
         ("pingpong --devices host --ranks 1", "needs two ranks"),
         ("pingpong --devices host --ranks 4 --pairs 3", "3 pairs: expected at most 2"),
         (

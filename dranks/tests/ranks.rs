@@ -5,44 +5,13 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::Player;
+use common::{MINUTE, Player, by_path, devices, devices_of, first, host, of_its_own};
 use dranks::{Call, Error, Options, Phase, Ranks, Team};
 use libmp::matching::{Label, Matcher, Pattern};
-use libmp::{Config, Device, Region, World};
-
-/// Runs `device` for each of so many devices, each a rank on a thread of its own.
-fn devices<T: Send>(count: usize, timeout: u64, device: impl Fn(&World) -> T + Sync) -> Vec<T> {
-    let mut config = Config::from_env().unwrap();
-    config.timeout = Duration::from_millis(timeout);
-    devices_of(count, &config, device)
-}
-
-fn devices_of<T: Send>(
-    count: usize,
-    config: &Config,
-    device: impl Fn(&World) -> T + Sync,
-) -> Vec<T> {
-    let worlds = World::threads_with_config(count, config).unwrap();
-    std::thread::scope(|scope| {
-        let device = &device;
-        let threads: Vec<_> = worlds
-            .into_iter()
-            .map(|world| {
-                scope.spawn(move || {
-                    let value = device(&world);
-                    world.barrier().unwrap();
-                    value
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a device panicked")).collect()
-    })
-}
-
-const MINUTE: u64 = 60_000;
+use libmp::{Config, Device, Region};
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 19] = [
+const KERNELS: [(&str, u64); 20] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
@@ -62,6 +31,7 @@ const KERNELS: [(&str, u64); 19] = [
     ("ranks_collectives", 10),
     ("ranks_fompi", 5),
     ("ranks_beside", 20),
+    ("ranks_pairs", 20),
 ];
 
 fn every_kernel_passes(
@@ -88,10 +58,6 @@ fn every_kernel_passes(
         let took = began.elapsed();
         eprintln!("{name}: {count} devices of {ranks} ranks of {threads} threads, {took:.1?}");
     }
-}
-
-fn host(_: usize) -> Device {
-    Device::Host
 }
 
 #[test]
@@ -171,13 +137,6 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
         Ranks::open(world, &memory, &options).unwrap_err().to_string()
     });
     assert!(ends[0].contains("32 kept") && ends[1].contains("16 kept"), "{ends:?}");
-}
-
-/// What a path is called in the environment.
-fn by_path(path: &str) -> Config {
-    let mut config = Config::from_variables([("MP_PATH", path)]).unwrap();
-    config.timeout = Duration::from_millis(MINUTE);
-    config
 }
 
 #[test]
@@ -534,21 +493,6 @@ fn a_rank_takes_what_the_matcher_of_libmp_takes_over_and_over() {
     }
 }
 
-/// F3, F9 and S5 at full length.
-#[test]
-#[ignore = "takes minutes"]
-fn windows_barriers_and_delays_in_full() {
-    for (name, rounds) in
-        [("ranks_windows", 100_000), ("ranks_barriers", 1_000_000), ("ranks_late", 1_000_000_000)]
-    {
-        devices(1, MINUTE, |world| {
-            let mut player = Player::new(world, &Device::Host, &Options::new(2), 1, 64).unwrap();
-            player.limit = Duration::from_secs(3600);
-            player.pass(name, rounds);
-        });
-    }
-}
-
 #[test]
 fn a_rank_takes_what_the_matcher_of_libmp_takes() {
     for (threads, steps, seed) in [(1, 100_000, 1), (1, 100_000, 2), (32, 500, 3), (128, 100, 4)] {
@@ -558,14 +502,6 @@ fn a_rank_takes_what_the_matcher_of_libmp_takes() {
 
 mod gpu {
     use super::*;
-
-    fn first(_: usize) -> Device {
-        common::gpu(0)
-    }
-
-    fn of_its_own(rank: usize) -> Device {
-        common::gpu(rank as u32)
-    }
 
     fn behind_a_nic(place: impl Fn(usize) -> Device + Sync) {
         for (name, rounds) in KERNELS {
@@ -629,28 +565,6 @@ mod gpu {
         host_ranks(|rank| of_its_own(rank.min(1)), &config, 2, 50);
     }
 
-    /// F9; O1 to O5 and Q2 many times, over the link.
-    #[test]
-    #[ignore = "needs 2 GPUs, and half a minute"]
-    fn barriers_puts_and_floods_many_times_on_two_gpus() {
-        for (name, rounds) in
-            [("ranks_barriers", 50_000), ("ranks_puts", 100_000), ("ranks_chains", 50_000)]
-        {
-            devices(2, MINUTE, |world| {
-                let place = of_its_own(world.rank());
-                let player = Player::new(world, &place, &Options::new(4), 64, 64).unwrap();
-                player.pass(name, rounds);
-                world.barrier().unwrap();
-            });
-        }
-        devices(2, MINUTE, |world| {
-            let options = Options { slots: 2, spill: 1 << 13, ..Options::new(4) };
-            let player = Player::new(world, &of_its_own(world.rank()), &options, 32, 64).unwrap();
-            player.pass("ranks_flood", 1_000);
-            world.barrier().unwrap();
-        });
-    }
-
     #[test]
     #[ignore = "needs a GPU"]
     fn threads_of_the_cpu_are_ranks_beside_those_of_a_gpu() {
@@ -666,21 +580,6 @@ mod gpu {
         behind_a_nic(first);
     }
 
-    /// M8, M10: ten thousand notifications through rings of 64, and as many that nobody has waited for.
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn ten_thousand_notifications_are_kept_and_matched_on_a_gpu() {
-        for (name, rounds) in [("ranks_many", 10_000), ("ranks_kept", 1)] {
-            devices(1, MINUTE, |world| {
-                let options = Options { spill: 16_384, ..Options::new(4) };
-                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
-                let (ended, wrong) = player.play(name, rounds, 0);
-                assert_eq!(wrong, []);
-                assert_eq!(ended.is_err(), name == "ranks_kept", "{ended:?}");
-            });
-        }
-    }
-
     /// M14: rings whose counts end on the way.
     #[test]
     #[ignore = "needs a GPU"]
@@ -692,20 +591,6 @@ mod gpu {
                 let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
                 player.pass("ranks_matching", 1);
                 world.barrier().unwrap();
-            });
-        }
-    }
-
-    /// F9, S5 at full length; O1's data many times.
-    #[test]
-    #[ignore = "needs a GPU, and half a minute"]
-    fn barriers_delays_and_puts_many_times_on_a_gpu() {
-        for (name, rounds) in
-            [("ranks_barriers", 100_000), ("ranks_late", 1_000_000_000), ("ranks_puts", 100_000)]
-        {
-            devices(1, MINUTE, |world| {
-                let player = Player::new(world, &first(0), &Options::new(4), 64, 64).unwrap();
-                player.pass(name, rounds);
             });
         }
     }

@@ -11,13 +11,71 @@ use std::time::Duration;
 
 use dranks::{Error, Options, Ranks, Result};
 use libloading::Library;
-use libmp::gdsync::{Arg, Module};
-use libmp::{Communicator, Deadline, Device, Region, Stream};
+use libmp::gdsync::{Arg, CudaDevice, Module};
+use libmp::{Communicator, Config, Deadline, Device, Region, Stream, World};
 
 /// A GPU, which stays open to the end of the process: to open one takes a second or two.
 pub fn gpu(ordinal: u32) -> Device {
     static OPEN: Mutex<BTreeMap<u32, Device>> = Mutex::new(BTreeMap::new());
     OPEN.lock().unwrap().entry(ordinal).or_insert_with(|| Device::cuda(ordinal).unwrap()).clone()
+}
+
+pub const MINUTE: u64 = 60_000;
+
+/// Runs `device` for each of so many devices, each a rank on a thread of its own.
+pub fn devices<T: Send>(count: usize, timeout: u64, device: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    let mut config = Config::from_env().unwrap();
+    config.timeout = Duration::from_millis(timeout);
+    devices_of(count, &config, device)
+}
+
+pub fn devices_of<T: Send>(
+    count: usize,
+    config: &Config,
+    device: impl Fn(&World) -> T + Sync,
+) -> Vec<T> {
+    let worlds = World::threads_with_config(count, config).unwrap();
+    std::thread::scope(|scope| {
+        let device = &device;
+        let threads: Vec<_> = worlds
+            .into_iter()
+            .map(|world| {
+                scope.spawn(move || {
+                    let value = device(&world);
+                    world.barrier().unwrap();
+                    value
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a device panicked")).collect()
+    })
+}
+
+/// What a path is called in the environment.
+pub fn by_path(path: &str) -> Config {
+    let mut config = Config::from_variables([("MP_PATH", path)]).unwrap();
+    config.timeout = Duration::from_millis(MINUTE);
+    config
+}
+
+/// Where the devices of a world are: the host for all of them.
+pub fn host(_: usize) -> Device {
+    Device::Host
+}
+
+/// The first GPU for all of them.
+pub fn first(_: usize) -> Device {
+    gpu(0)
+}
+
+/// A GPU for each.
+pub fn of_its_own(rank: usize) -> Device {
+    gpu(rank as u32)
+}
+
+/// A number from the environment.
+pub fn number_from(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |it| it.parse().unwrap())
 }
 
 /// `Check` of kernels.cu.
@@ -31,7 +89,7 @@ pub struct Check {
     pub flavour: u64,
 }
 
-pub const NAMES: [&str; 32] = [
+pub const NAMES: [&str; 37] = [
     "ranks_numbers",
     "ranks_windows",
     "ranks_refusals",
@@ -64,7 +122,29 @@ pub const NAMES: [&str; 32] = [
     "ranks_beside",
     "ranks_no_credit",
     "ranks_half",
+    "ranks_pairs",
+    "dense_crowd",
+    "dense_pairs",
+    "dense_barriers",
+    "dense_late",
 ];
+
+/// The kernels on a GPU.
+fn kernels_on(gpu: &CudaDevice) -> Module {
+    // Kept, because a module's image has to be.
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    let image = IMAGE.get_or_init(|| {
+        let folder = std::env::var("TEST_KERNELS").expect("TEST_KERNELS names no folder");
+        std::fs::read(Path::new(&folder).join("dranks.fatbin")).unwrap()
+    });
+    gpu.load_module(image, &NAMES).unwrap()
+}
+
+/// How many ranks of a kernel a GPU runs at once.
+pub fn fit(device: &Device, name: &str, threads: u32) -> u32 {
+    let gpu = device.as_cuda().expect("a GPU");
+    gpu.co_resident_blocks(&kernels_on(gpu).kernel(name).unwrap(), threads, 0).unwrap()
+}
 
 /// A device's ranks, with memory as the kernels want it: `words` a rank, and as many for all.
 pub struct Player {
@@ -87,11 +167,7 @@ impl Player {
         threads: u32,
         words: usize,
     ) -> Result<Player> {
-        let module = device.as_cuda().map(|gpu| {
-            let folder = std::env::var("TEST_KERNELS").expect("TEST_KERNELS names no folder");
-            let image = std::fs::read(Path::new(&folder).join("dranks.fatbin")).unwrap().leak();
-            gpu.load_module(image, &NAMES).unwrap()
-        });
+        let module = device.as_cuda().map(kernels_on);
         if module.is_none() {
             // Compiled now, not while others wait.
             symbol();
@@ -149,13 +225,22 @@ impl Player {
         };
         let deadline = Deadline::after(self.limit);
         let ended = started.and_then(|()| self.ranks.synchronize(&self.stream, deadline));
+        (ended, self.wrong())
+    }
+
+    /// The ranks whose check failed so far, with its line in kernels.cu.
+    pub fn wrong(&self) -> Vec<(usize, u64)> {
         let lines = self.results.to_vec().unwrap().into_iter().enumerate();
-        (ended, lines.filter(|(_, line)| *line != 0).collect())
+        lines.filter(|(_, line)| *line != 0).collect()
     }
 
     /// A kernel that finds nothing wrong, and in which nothing fails.
     pub fn pass(&self, name: &'static str, rounds: u64) {
-        let (ended, wrong) = self.play(name, rounds, 0);
+        self.pass_with(name, rounds, 0);
+    }
+
+    pub fn pass_with(&self, name: &'static str, rounds: u64, flavour: u64) {
+        let (ended, wrong) = self.play(name, rounds, flavour);
         assert!(wrong.is_empty(), "{name}: ranks and lines of kernels.cu {wrong:?}, {ended:?}");
         ended.unwrap_or_else(|error| panic!("{name}: {error}"));
     }

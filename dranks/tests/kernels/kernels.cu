@@ -62,6 +62,17 @@ struct Tester {
     MP_DEVICE bool hear(uint32_t window, uint32_t source, uint32_t tag, uint32_t count = 1) const {
         return !mp::wait_notifications(self, {window, source, tag}, count).failed();
     }
+    // Word `i` of a rank's share as it is now, by a copy in word 2 of one's own if that rank is behind a NIC.
+    MP_DEVICE uint64_t word_of(uint32_t window, uint32_t rank, uint64_t i) const {
+        const auto* word = static_cast<const uint64_t*>(mp::address_in(self, window, rank, 8 * i, 8));
+        if (word == nullptr) {
+            if (mp::get(self, window, rank, 8 * i, mine + 2, 8) != mp::ok || mp::flush(self).failed()) wrong(__LINE__);
+            word = mine + 2;
+        }
+        const uint64_t seen = mp::load(word, mp::relaxed, mp::system);
+        mp::block().sync();
+        return seen;
+    }
     // Notifications that are there.
     MP_DEVICE uint64_t there(const Wanted& wanted, uint32_t count) const {
         return mp::test_notifications(self, wanted, count).seen;
@@ -89,6 +100,19 @@ struct Tester {
         mp::finish(tester.self);                                      \
     }                                                                 \
     MP_DEVICE void test::name##_test::run() const
+
+// The same kernel once more, in 64 registers: of 64 threads 16 blocks fit into a multiprocessor, of 32 threads 32 (S1, Q1).
+#if defined(__CUDACC__)
+#define DENSE __launch_bounds__(64, 16)
+#else
+#define DENSE
+#endif
+#define TEST_DENSE(name, dense)                               \
+    MP_KERNEL void DENSE dense(mp::Ranks ranks, Check check) { \
+        const test::name##_test tester(ranks, check);         \
+        tester.run();                                         \
+        mp::finish(tester.self);                              \
+    }
 
 // F2
 TEST(ranks_numbers) {
@@ -236,23 +260,29 @@ TEST(ranks_window_numbers) {
     EXPECT(open(window) && window == 17);
 }
 
-// F4, F5: puts and gets of so many bytes from and to any place, each notified.
+// F4, F5: puts and gets of so many bytes from and to any place, notified, and not: then the puts end with a barrier.
 TEST(ranks_transfers) {
     uint32_t window = 0;
     EXPECT(open(window));
     auto* bytes = reinterpret_cast<unsigned char*>(mine);
     const uint64_t half = 4 * check.words;
-    const uint64_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 127, half - 32};
+    const uint64_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 127, half - 49, half - 48, half - 47, half - 32};
     const auto byte = [](uint64_t rank, uint64_t i) { return static_cast<unsigned char>(rank * 31 + i * 7 + i / 256 + 1); };
     for (const uint64_t length : lengths) {
         if (length + 32 > half) continue;
         for (uint64_t shift = 0; shift < 18; shift += 1 + shift % 5) {
-            // What is sent is in the first half, what comes in the second, first by put and then by get.
-            for (uint32_t way = 0; way < 2; ++way) {
+            // What is sent is in the first half, what comes in the second, by put and by get.
+            for (uint32_t way = 0; way < 4; ++way) {
                 each(half, [&](uint64_t i) { bytes[i] = byte(self.rank, i), bytes[half + i] = 0; });
                 EXPECT(meet());
-                const uint32_t source = way == 0 ? left() : right();
-                if (way == 0) {
+                const uint32_t source = way % 2 == 0 ? left() : right();
+                if (way == 2) {
+                    EXPECT(mp::put(self, window, right(), half + shift, bytes + shift / 2, length) == mp::ok);
+                    EXPECT(meet());
+                } else if (way == 3) {
+                    EXPECT(mp::get(self, window, right(), shift / 2, bytes + half + shift, length) == mp::ok);
+                    EXPECT(!mp::flush(self).failed());
+                } else if (way == 0) {
                     EXPECT(!mp::put_notify(self, window, right(), half + shift, bytes + shift / 2, length, 5).failed());
                     EXPECT(hear(window, left(), 5));
                 } else {
@@ -337,30 +367,33 @@ TEST(ranks_in_place) {
     EXPECT(mp::load(shared, mp::relaxed, mp::gpu) == check.rounds);
 }
 
-// F8: what was put may be written again after flush. O1: who has waited sees it; O2 and O3 with several puts before one notification.
+// F8: what was put may be written again after flush. O1: who has waited sees it; O2 and O3 with several puts before one notification. To the
+// rank that is `flavour` further, or to the next.
 TEST(ranks_puts) {
     uint32_t window = 0;
     EXPECT(open(window));
+    const auto by = static_cast<uint32_t>(check.flavour == 0 ? 1 : check.flavour);
+    const uint32_t to = right(by), from = left(by);
     const uint64_t half = check.words / 2, line = half / 26;
     for (uint64_t round = 0; round < check.rounds; ++round) {
         fill(mine, half, self.rank, round);
         if (round % 3 == 0) {
-            EXPECT(!mp::put_notify(self, window, right(), 8 * half, mine, 8 * half, 1).failed());
+            EXPECT(!mp::put_notify(self, window, to, 8 * half, mine, 8 * half, 1).failed());
         } else {
             mp::block().sync();
             for (uint64_t level = 0; level < 26; ++level)
-                EXPECT(mp::put(self, window, right(), 8 * (half + level * line), mine + level * line, 8 * line) == mp::ok);
-            EXPECT(mp::put(self, window, right(), 8 * (half + 26 * line), mine + 26 * line, 8 * (half - 26 * line)) == mp::ok);
-            EXPECT(tell(window, right(), 1));
+                EXPECT(mp::put(self, window, to, 8 * (half + level * line), mine + level * line, 8 * line) == mp::ok);
+            EXPECT(mp::put(self, window, to, 8 * (half + 26 * line), mine + 26 * line, 8 * (half - 26 * line)) == mp::ok);
+            EXPECT(tell(window, to, 1));
         }
         EXPECT(!mp::flush(self).failed());
         each(half, [&](uint64_t i) { mine[i] = ~uint64_t{0}; });
-        EXPECT(hear(window, left(), 1));
-        EXPECT(holds(mine + half, half, left(), round));
+        EXPECT(hear(window, from, 1));
+        EXPECT(holds(mine + half, half, from, round));
         each(half, [&](uint64_t i) { mine[half + i] = 0; });
         // It may come again.
-        EXPECT(tell(window, left(), 2));
-        EXPECT(hear(window, right(), 2));
+        EXPECT(tell(window, from, 2));
+        EXPECT(hear(window, to, 2));
     }
 }
 
@@ -400,19 +433,14 @@ TEST(ranks_barriers) {
         uint64_t lap = 0;
         for (uint32_t i = 0; i < mp::size_of(self, team); ++i) {
             const uint32_t rank = team == Team::world ? i : self.all->first + i;
-            const auto* word = static_cast<const uint64_t*>(mp::address_in(self, window, rank, 0, 8));
-            if (word == nullptr) {  // behind a NIC
-                EXPECT(mp::get(self, window, rank, 0, mine + 2, 8) == mp::ok && !mp::flush(self).failed());
-                word = mine + 2;
-            }
-            const uint64_t seen = mp::load(word, mp::relaxed, mp::system);
+            const uint64_t seen = word_of(window, rank, 0);
             lap += seen < round || seen > round + 1;
-            mp::block().sync();
         }
         EXPECT(lap == 0);
         EXPECT(!mp::barrier(self, Team::world).failed());
     }
 }
+TEST_DENSE(ranks_barriers, dense_barriers)
 
 // M1 to M7, M11, M13: what has come is taken by window, source and tag, or any, the earliest first.
 TEST(ranks_matching) {
@@ -489,12 +517,16 @@ TEST(ranks_steps) {
     }
 }
 
-// M10, Q3: as many that nobody waits for as the queue holds, and one behind them.
+// M10, Q3: as many that nobody waits for as the queue holds, and one behind them. What is waited for is found behind all but one of them.
 TEST(ranks_kept) {
     uint32_t window = 0;
     EXPECT(open(window));
     const uint32_t held = self.all->spill;
-    for (uint32_t i = 0; i < held; ++i) EXPECT(tell(window, right(), i % 50));
+    const auto tag = [](uint32_t i) { return i % 997; };
+    for (uint32_t i = 0; i + 1 < held; ++i) EXPECT(tell(window, right(), tag(i)));
+    EXPECT(tell(window, right(), 1000));
+    EXPECT(hear(window, left(), 1000));
+    EXPECT(tell(window, right(), tag(held - 1)));
     EXPECT(meet());
     EXPECT(mp::test_notifications(self, {window, left(), 1000}, 1).status == mp::ok);
     EXPECT(meet());
@@ -504,7 +536,7 @@ TEST(ranks_kept) {
     mp::Notification got = {};
     for (uint32_t i = 0; i < held; ++i) {
         EXPECT(!mp::wait_notifications(self, {window, left(), mp::any_tag}, 1, &got).failed());
-        if (mp::block().leads()) EXPECT(got.tag == i % 50);
+        if (mp::block().leads()) EXPECT(got.tag == tag(i));
     }
     EXPECT(hear(window, left(), 1000));
     EXPECT(there({}, 1) == 0);
@@ -520,17 +552,103 @@ TEST(ranks_flood) {
     EXPECT(there({}, 1) == 0);
 }
 
-// Q1: all send to the last, which waits in small portions.
+// Q1: all send to the last, which takes what comes in portions of all sizes, from each in the order in which it was sent. With a `flavour` the
+// last does nothing for so many nanoseconds first: who sends to it is held back, and ranks 0 and 1, which send to it later, get on meanwhile.
 TEST(ranks_crowd) {
     uint32_t window = 0;
+    const uint32_t target = size() - 1, each_device = self.all->per_device;
+    const bool sleeps = check.flavour != 0 && size() > 3;
+    // Words of a share: how many this rank has sent, whether ranks 0 and 1 are through, and from the third on how many came of a rank.
+    const auto came_of = [&](uint32_t source) {
+        return mp::impl::at<uint64_t>(check.memory) + source % each_device * check.words + 3 + source / each_device;
+    };
+    if (self.rank == target) each(target, [&](uint64_t source) { *came_of(static_cast<uint32_t>(source)) = 0; });
+    if (mp::block().leads()) {
+        mp::store(mine, uint64_t{0}, mp::relaxed, mp::system);
+        mp::store(mine + 1, uint64_t{0}, mp::relaxed, mp::system);
+    }
     EXPECT(open(window));
-    const uint32_t target = size() - 1;
-    if (self.rank != target)
-        for (uint64_t round = 0; round < check.rounds; ++round) EXPECT(tell(window, target, static_cast<uint32_t>(round)));
-    else
-        for (uint64_t i = 0; i < check.rounds * (size() - 1); ++i) EXPECT(hear(window, mp::any_source, mp::any_tag));
+    if (self.rank != target) {
+        if (sleeps && self.rank < 2) {
+            if (self.rank == 0) EXPECT(hear(window, target, 0));
+            for (uint32_t round = 0; round < 100; ++round) {
+                if (self.rank == 1) EXPECT(hear(window, 0, round));
+                EXPECT(tell(window, 1 - self.rank, round));
+                if (self.rank == 0) EXPECT(hear(window, 1, round));
+            }
+            if (mp::block().leads()) mp::store(mine + 1, uint64_t{1}, mp::relaxed, mp::system);
+        }
+        for (uint64_t round = 0; round < check.rounds; ++round) {
+            const bool sent = tell(window, target, static_cast<uint32_t>(round));
+            EXPECT(sent);
+            if (!sent) return;
+            if (sleeps && mp::block().leads()) mp::store(mine, round + 1, mp::relaxed, mp::system);
+        }
+        EXPECT(there({}, 1) == 0);
+        return;
+    }
+    if (sleeps) {
+        for (const uint64_t since = mp::clock_ns(); mp::clock_ns() - since < check.flavour;) mp::pause();
+        uint64_t sent = 0;
+        for (uint32_t rank = 0; rank < target; ++rank) sent += word_of(window, rank, 0);
+        // What rings hold, and what may have come in before this rank had left the barrier.
+        EXPECT(sent <= uint64_t{self.all->devices} * self.all->slots + self.all->spill);
+        EXPECT(tell(window, 0, 0));
+        bool through = false;
+        for (const uint64_t since = mp::clock_ns(); !through && !mp::block_any(mp::clock_ns() - since > self.all->timeout_ns);)
+            through = mp::block_any(word_of(window, 0, 1) != 0 && word_of(window, 1, 1) != 0);
+        EXPECT(through);
+    }
+    auto* got = reinterpret_cast<mp::Notification*>(shared);
+    const uint64_t all = check.rounds * target, most = 8 * check.words / sizeof(mp::Notification);
+    for (uint64_t turn = 0, taken = 0; taken < all; ++turn) {
+        uint64_t count = 1 + turn % (most < self.all->spill ? most : self.all->spill);
+        if (count > all - taken) count = all - taken;
+        const bool came = !mp::wait_notifications(self, {window, mp::any_source, mp::any_tag}, static_cast<uint32_t>(count), got).failed();
+        EXPECT(came);
+        if (!came) return;
+        uint64_t differing = 0;
+        each(count, [&](uint64_t i) {
+            uint64_t expected = *came_of(got[i].source);
+            for (uint64_t j = 0; j < i; ++j) expected += got[j].source == got[i].source;
+            differing += got[i].tag != expected;
+        });
+        EXPECT(!mp::block_any(differing != 0));
+        each(count, [&](uint64_t i) {
+            bool last = true;
+            for (uint64_t j = i + 1; j < count; ++j) last = last && got[j].source != got[i].source;
+            if (last) *came_of(got[i].source) = got[i].tag + uint64_t{1};
+        });
+        mp::block().sync();
+        taken += count;
+    }
     EXPECT(there({}, 1) == 0);
 }
+TEST_DENSE(ranks_crowd, dense_crowd)
+
+// S1: in each round all ranks are in pairs, who with whom by a number that all compute, some with themselves.
+TEST(ranks_pairs) {
+    uint32_t window = 0;
+    EXPECT(open(window));
+    const uint64_t half = check.words / 2;
+    for (uint64_t round = 0; round < check.rounds; ++round) {
+        const uint64_t sum = ((round + 1) * 0x9e3779b97f4a7c15u >> 32) % size();
+        const auto other = static_cast<uint32_t>((sum + size() - self.rank) % size());
+        const auto tag = static_cast<uint32_t>(2 * round % (1u << 24));
+        // What came in the last round has been read.
+        const bool ready = tell(window, other, tag) && hear(window, other, tag);
+        EXPECT(ready);
+        if (!ready) return;
+        fill(mine, half, self.rank, round);
+        mp::block().sync();
+        EXPECT(!mp::put_notify(self, window, other, 8 * half, mine, 8 * half, tag + 1).failed());
+        EXPECT(hear(window, other, tag + 1));
+        EXPECT(holds(mine + half, half, other, round));
+        EXPECT(!mp::flush(self).failed());
+    }
+    EXPECT(there({}, 1) == 0);
+}
+TEST_DENSE(ranks_pairs, dense_pairs)
 
 // S5: who is late, by so many nanoseconds, is waited for.
 TEST(ranks_late) {
@@ -542,6 +660,7 @@ TEST(ranks_late) {
     EXPECT(hear(window, left(), 0));
     if (self.rank != 0) EXPECT(tell(window, right(), 0));
 }
+TEST_DENSE(ranks_late, dense_late)
 
 // K4: a wait that is too late takes nothing, and a later one has it.
 TEST(ranks_deadline) {

@@ -17,7 +17,8 @@ extern "C" bool shim_ranks(const char* name, const mp::Ranks* ranks, const Check
         NAMED(ranks_late),    NAMED(ranks_deadline), NAMED(ranks_absent),   NAMED(ranks_aborted),        NAMED(ranks_log),
         NAMED(ranks_notify_all), NAMED(ranks_script), NAMED(ranks_declared), NAMED(dcuda_figure_2),
         NAMED(ranks_ping_pong), NAMED(ranks_with_hosts), NAMED(ranks_collectives), NAMED(ranks_fompi),
-        NAMED(ranks_beside), NAMED(ranks_no_credit), NAMED(ranks_half),
+        NAMED(ranks_beside), NAMED(ranks_no_credit), NAMED(ranks_half),      NAMED(ranks_pairs),          NAMED(dense_crowd),
+        NAMED(dense_pairs),   NAMED(dense_barriers), NAMED(dense_late),
     };
     for (const Named& one : all)
         if (std::strcmp(one.name, name) == 0) {

@@ -103,8 +103,8 @@ public:
                                     std::to_string(shape_.ranks) + ", " + std::to_string(shape_.threads) + " threads");
     }
     // And nothing may have been reported.
-    void pass(void (*kernel)(mp::Ranks, Check), uint64_t rounds) {
-        run(kernel, rounds);
+    void pass(void (*kernel)(mp::Ranks, Check), uint64_t rounds, uint64_t flavour = 0) {
+        run(kernel, rounds, flavour);
         for (uint32_t device = 0; device < shape_.devices; ++device) CHECK_THAT(report(device).status, ==, 0u);
     }
 
@@ -283,6 +283,16 @@ CASE(device_ranks_in_a_crowd_lose_nothing) {
         RanksWorld(shape).pass(ranks_crowd, 300);
     }
 }
+
+CASE(device_ranks_that_send_to_one_that_sleeps_are_held_back_and_the_others_are_not) {
+    Shape shape;
+    shape.ranks = 9, shape.slots = 4, shape.spill = 16;
+    RanksWorld(shape).pass(ranks_crowd, 300, 50'000'000);
+    shape.devices = 2, shape.ranks = 4;
+    RanksWorld(shape).pass(ranks_crowd, 300, 50'000'000);
+}
+
+CASE(device_ranks_put_to_each_other_in_random_pairs) { pass_all(shapes(), ranks_pairs, 40); }
 
 // How far rings were read is at hand for the first devices alone, and in the devices' memory for all: also for the next kernel.
 CASE(device_ranks_of_more_devices_than_a_desk_has_room_for) {
