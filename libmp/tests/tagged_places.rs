@@ -537,17 +537,33 @@ fn a_stream_that_is_being_captured_is_refused_with_what_to_do_instead() {
     ranks(1, |world| {
         let messages = world.tagged(&Options::default()).unwrap();
         let memory = world.alloc::<u8>(&Device::Host, 4).unwrap();
-        let stream = world.stream(&Device::Host).unwrap();
+        let stream = Arc::new(world.stream(&Device::Host).unwrap());
+        // One that was started before waits for the capture's end, and is not in the graph.
+        let enqueued = || Place::from(&memory).enqueued_on(&stream);
+        let mut before = messages.irecv(enqueued(), 0, 2).unwrap();
         stream.begin_capture().unwrap();
         let place = || Place::from(&memory).on(&stream);
         let refused = [
             messages.isend(place(), 0, 1).unwrap_err().to_string(),
             messages.irecv(place(), 0, 1).unwrap_err().to_string(),
+            messages.isend(enqueued(), 0, 1).unwrap_err().to_string(),
+            messages.irecv(enqueued(), 0, 1).unwrap_err().to_string(),
         ];
         for refused in refused {
             assert!(refused.contains("captured") && refused.contains("prepare"), "{refused}");
         }
-        stream.end_capture().unwrap();
+        messages.send(&[7u8; 4], 0, 2, soon()).unwrap();
+        for _ in 0..100 {
+            assert_eq!(before.test().unwrap(), None);
+        }
+        let graph = stream.end_capture().unwrap();
+        before.wait(soon()).unwrap();
+        world.synchronize(&stream, soon()).unwrap();
+        assert_eq!(memory.to_vec().unwrap(), [7; 4]);
+        memory.write(&[1; 4]).unwrap();
+        stream.launch_graph(&graph).unwrap();
+        world.synchronize(&stream, soon()).unwrap();
+        assert_eq!(memory.to_vec().unwrap(), [1; 4]);
     });
 }
 
@@ -758,6 +774,19 @@ mod on_opencl {
             messages.recv(&mut got, 0, 1, soon()).unwrap();
             send.wait(soon()).unwrap();
             assert_eq!(got, [5; 8]);
+        });
+    }
+
+    #[test]
+    #[ignore = "needs an OpenCL platform"]
+    fn a_stream_does_not_copy_to_opencl_memory() {
+        ranks(1, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let stream = Arc::new(world.stream(&Device::Host).unwrap());
+            let memory = opencl::Context::open().unwrap().alloc(4).unwrap();
+            let place = Place::from(&memory).enqueued_on(&stream);
+            let refused = messages.irecv(place, 0, 1).unwrap_err().to_string();
+            assert!(refused.contains("does not copy to"), "{refused}");
         });
     }
 

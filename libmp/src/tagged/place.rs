@@ -107,6 +107,10 @@ impl<'a> Place<'a> {
     /// is given afterwards comes behind the message, be it a kernel that reads it or the next receive into the same memory, and nobody looks at events in between.
     /// A send is as `on` has it. Instead of another.
     ///
+    /// Whichever call moves messages on gives the stream its copy, that of a thread [for progress](crate::Communicator::progress) too. While the stream is captured it
+    /// waits with that, and with such a thread no capture is begun while a receive is under way. A stream of another device than the memory's, and any for memory of
+    /// OpenCL, are refused when the receive is started.
+    ///
     /// ```
     /// use std::sync::Arc;
     /// use std::time::Duration;

@@ -239,8 +239,11 @@ impl Away {
         self.copies.is_empty() && self.held.is_none()
     }
 
-    /// Whether the memory may be used.
+    /// Whether the memory may be used, and who copies may be given something.
     pub fn is_free(&mut self) -> Result<bool> {
+        if self.copier.as_ref().is_some_and(|copier| copier.stream.is_capturing()) {
+            return Ok(false);
+        }
         if let Some(after) = &self.after {
             if !after.is_reached()? {
                 return Ok(false);
