@@ -246,7 +246,12 @@ class Tagged:
     ) -> tuple[bytes, Status]: ...
     def isend(self, array: _Array, to: int, tag: int = 0, stream: _AnyStream | None = None) -> Request: ...
     def irecv(
-        self, array: _Array, source: int | None = None, tag: int | None = None, stream: _AnyStream | None = None
+        self,
+        array: _Array,
+        source: int | None = None,
+        tag: int | None = None,
+        stream: _AnyStream | None = None,
+        enqueued: bool = False,
     ) -> Request: ...
     def probe(
         self, source: int | None = None, tag: int | None = None, timeout: float | None = None

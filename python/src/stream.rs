@@ -66,14 +66,19 @@ pub fn name(device: &Device) -> String {
 
 /// A stream, and the object of Python's that owns it if that is another library's.
 pub struct Held {
-    stream: ManuallyDrop<Stream>,
+    /// Shared with receives that are enqueued on it.
+    stream: ManuallyDrop<Arc<Stream>>,
     owner: ManuallyDrop<Option<Py<PyAny>>>,
 }
 
 impl Held {
     pub fn new(stream: Stream, owner: Option<Py<PyAny>>) -> Arc<Held> {
-        let (stream, owner) = (ManuallyDrop::new(stream), ManuallyDrop::new(owner));
+        let (stream, owner) = (ManuallyDrop::new(Arc::new(stream)), ManuallyDrop::new(owner));
         Arc::new(Held { stream, owner })
+    }
+
+    pub fn shared(&self) -> &Arc<Stream> {
+        &self.stream
     }
 
     /// Nothing is on it, and it is not being captured.

@@ -7,7 +7,7 @@ use libmp::tagged::{Place, Request, Source, Status, Tag, Tagged, Taken};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::Result;
+use crate::error::{Result, argument};
 use crate::operation::Context;
 use crate::region::PyRegion;
 use crate::stream::Held;
@@ -97,14 +97,17 @@ impl PyRequest {
 }
 
 impl PyTagged {
-    /// Starts a message of a region, behind what is on a stream, if one is named.
+    /// Starts a message of a region, behind what is on a stream, if one is named, or enqueued on it.
     fn begin(
         &self,
         py: Python<'_>,
         array: &PyRegion,
-        stream: Option<&Bound<'_, PyAny>>,
+        (stream, enqueued): (Option<&Bound<'_, PyAny>>, bool),
         start: impl FnOnce(&Tagged, Place<'static>) -> libmp::Result<Request<'static>> + Send,
     ) -> Result<PyRequest> {
+        if enqueued && stream.is_none() {
+            return Err(argument("enqueued", "needs a stream"));
+        }
         let region = array.whole()?;
         let Context { comm, shared } = &self.context;
         let resolve = |stream| {
@@ -115,6 +118,7 @@ impl PyTagged {
             let place = Place::from(region);
             let place = match &held {
                 None => place,
+                Some(held) if enqueued => place.enqueued_on(held.shared()),
                 Some(held) => {
                     let stream: *const Stream = &***held;
                     // SAFETY: the request keeps the stream in an `Arc`, which does not move it, and goes before it.
@@ -153,7 +157,7 @@ impl PyTagged {
         tag: Option<u64>,
         timeout: Option<f64>,
     ) -> Result<PyStatus> {
-        self.irecv(py, array, source, tag, None)?.finish(py, timeout)
+        self.irecv(py, array, source, tag, None, false)?.finish(py, timeout)
     }
 
     /// Receives a message of any length, as bytes.
@@ -190,12 +194,13 @@ impl PyTagged {
         stream: Option<&Bound<'_, PyAny>>,
     ) -> Result<PyRequest> {
         let from = PyRegion::from(array)?;
-        self.begin(py, &from, stream, |tagged, place| tagged.isend(place, to, tag))
+        self.begin(py, &from, (stream, false), |tagged, place| tagged.isend(place, to, tag))
     }
 
     /// Starts to receive into an array, or a region, which is not used while it is under way. With a stream, what that is given afterwards
-    /// comes after the message, a send too: one that the other rank waits for is started before.
-    #[pyo3(signature = (array, source=None, tag=None, stream=None))]
+    /// comes after the message, a send too: one that the other rank waits for is started before. If it is enqueued, the stream does not wait: it
+    /// is given the message when that has come, a short one is complete then, and what the stream is given afterwards comes after it.
+    #[pyo3(signature = (array, source=None, tag=None, stream=None, enqueued=false))]
     fn irecv(
         &self,
         py: Python<'_>,
@@ -203,9 +208,10 @@ impl PyTagged {
         source: Option<usize>,
         tag: Option<u64>,
         stream: Option<&Bound<'_, PyAny>>,
+        enqueued: bool,
     ) -> Result<PyRequest> {
         let (into, (source, tag)) = (PyRegion::written(array)?, pattern(source, tag));
-        self.begin(py, &into, stream, |tagged, place| tagged.irecv(place, source, tag))
+        self.begin(py, &into, (stream, enqueued), |tagged, place| tagged.irecv(place, source, tag))
     }
 
     /// Waits for a message that such a receive would get, and says which. It stays where it is.

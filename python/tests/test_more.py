@@ -116,6 +116,20 @@ def test_tagged_messages_match_by_source_and_tag(world):
         messages.recv(np.zeros(2), left, 3, TIMEOUT)
 
 
+def test_a_receive_is_enqueued_on_a_stream_when_its_message_has_come(world):
+    messages, stream = world.tagged(), world.stream()
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    got = np.zeros(4)
+    for step in range(3):
+        recv = messages.irecv(got, left, 6, stream=stream, enqueued=True)
+        messages.send(np.full(4, 10.0 * step + world.rank), right, 6, TIMEOUT)
+        assert recv.wait(TIMEOUT).nbytes == 32
+        stream.synchronize(TIMEOUT)
+        assert (got == 10 * step + left).all()
+    with pytest.raises(ValueError, match="enqueued"):
+        messages.irecv(got, left, 6, enqueued=True)
+
+
 def check(run, out, expected):
     for _ in range(3):
         run.run(TIMEOUT)
