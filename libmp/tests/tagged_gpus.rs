@@ -1,31 +1,18 @@
-//! Tagged messages of a GPU's memory: every kind of memory that CUDA has, the time of long messages beside copies by hand, and what the application's own
-//! copies notice of them. Figures are printed; what must hold on any GPU is asserted. Needs a GPU.
+//! Tagged messages of a GPU's memory: every kind of memory that CUDA has, and the time of long messages beside copies by hand. Figures are printed; what
+//! must hold on any GPU is asserted. Needs a GPU.
 
 mod common;
-#[path = "common/kernels.rs"]
-mod kernels;
+#[path = "common/pairs.rs"]
+mod pairs;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use common::{SOON, on_threads, ranks, say, start_mprun};
 use cudarc::driver::sys;
-use kernels::{Kernels, Value, address};
 use libmp::gdsync::{Buffer, PeerMemory};
-use libmp::tagged::{Options, Place, Tagged, wait_all};
-use libmp::{Deadline, Device, Region, World};
-
-const MIB: usize = 1 << 20;
-
-fn soon() -> Deadline {
-    Deadline::after(SOON)
-}
-
-/// The median of some seconds.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
+use libmp::tagged::{Options, Place, wait_all};
+use libmp::{Device, Region, World};
+use pairs::{MIB, Pair, median, soon, with_others};
 
 /// Memory of a kind that the program has allocated by the driver itself, for as long as the process runs.
 fn allocated(kind: &str, len: usize) -> u64 {
@@ -228,85 +215,6 @@ fn a_message_of_host_memory_is_timed_with_and_without_what_says_so() {
     println!("ns: plain {:.0}, region {:.0}, asked {:.0}", times[0][0], times[0][1], times[0][2]);
 }
 
-/// Two ranks of this process that have memory of a GPU, pinned memory of theirs, and messages.
-struct Pair {
-    world: World,
-    messages: Tagged,
-    memory: Region<u8>,
-    pinned: Region<u8>,
-    stream: libmp::gdsync::Stream,
-}
-
-impl Pair {
-    fn new(world: World, device: &Device, most: usize, options: &Options) -> Pair {
-        let messages = world.tagged(options).unwrap();
-        let memory = world.alloc::<u8>(device, most).unwrap();
-        let pinned = Region::from_buffer(device.alloc_pinned::<u8>(most).unwrap());
-        let stream = world.stream(device).unwrap();
-        Pair { world, messages, memory, pinned, stream }
-    }
-
-    fn sends(&self) -> bool {
-        self.world.rank() == 0
-    }
-
-    /// As the library does it.
-    fn message(&self, len: usize) {
-        let memory = self.memory.slice(0..len).unwrap();
-        if self.sends() {
-            self.messages.isend(&memory, 1, 1).unwrap().wait(soon()).unwrap();
-        } else {
-            self.messages.irecv(&memory, 0, 1).unwrap().wait(soon()).unwrap();
-        }
-    }
-
-    /// A copy of the whole, a message of host memory, and a copy of the whole: in parts of so many bytes, of which a rank has two pinned
-    /// ones in turn when there are several.
-    fn by_hand(&self, len: usize, part: usize) {
-        let mut sends = Vec::new();
-        let parts = (0..len).step_by(part).map(|at| at..len.min(at + part));
-        for range in parts {
-            let (memory, pinned) = (self.memory.slice(range.clone()), self.pinned.slice(range));
-            let (memory, pinned) = (memory.unwrap(), pinned.unwrap());
-            if self.sends() {
-                self.stream.copy(pinned.buffer(), memory.buffer()).unwrap();
-                self.stream.synchronize(soon()).unwrap();
-                sends.push(self.messages.isend(&pinned, 1, 2).unwrap());
-                if sends.len() > 1 {
-                    sends.remove(0).wait(soon()).unwrap();
-                }
-            } else {
-                self.messages.irecv(&pinned, 0, 2).unwrap().wait(soon()).unwrap();
-                self.stream.copy(memory.buffer(), pinned.buffer()).unwrap();
-            }
-        }
-        for send in &mut sends {
-            send.wait(soon()).unwrap();
-        }
-        self.stream.synchronize(soon()).unwrap();
-    }
-
-    /// GB/s of the median, until both are through.
-    fn rate(&self, len: usize, mut way: impl FnMut()) -> f64 {
-        let mut times = Vec::new();
-        for turn in 0..9 {
-            self.world.barrier().unwrap();
-            let since = Instant::now();
-            way();
-            self.world.barrier().unwrap();
-            if turn > 0 {
-                times.push(since.elapsed().as_secs_f64());
-            }
-        }
-        len as f64 / median(times) / 1e9
-    }
-}
-
-/// With whom a device exchanges messages: itself, and another one if there is one.
-fn with_others(device: &Device) -> impl Iterator<Item = Device> {
-    [Some(device.clone()), Device::cuda(1).ok()].into_iter().flatten()
-}
-
 /// GB/s of copies of the whole: to the host or from it.
 fn link(device: &Device, len: usize, is_down: bool) -> f64 {
     let (memory, pinned) = (device.alloc::<u8>(len).unwrap(), device.alloc_pinned(len).unwrap());
@@ -427,170 +335,4 @@ fn messages_between_gpus_are_read_out_of_the_senders_memory_and_timed() {
         let us = len as f64 / message / 1e3;
         println!("{len}: {message:.2}, {put:.2}, {copy:.2}, {staged:.2}; {us:.1}");
     }
-}
-
-/// What a thread that is no rank does over and over, in microseconds each, alone and while messages go from and to the same GPU.
-#[test]
-#[ignore = "needs a GPU and TEST_KERNELS"]
-fn what_the_application_copies_is_timed_while_messages_go() {
-    const LEN: usize = 16 * MIB;
-    /// What no cache has room for.
-    const LARGE: usize = 256 * MIB;
-    /// Two blocks of each multiprocessor of the largest GPUs that there are.
-    const BLOCKS: (u32, u32) = (2 * 160, 256);
-    let device = Device::cuda(0).unwrap();
-    let kernels = Kernels::of(&device);
-    let victim = |kind: &str| {
-        let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
-        let large = [(); 2].map(|()| device.alloc::<u8>(LARGE).unwrap());
-        let [to, from] = large.each_ref().map(address);
-        let results = device.alloc::<u64>((BLOCKS.0 * BLOCKS.1) as usize).unwrap();
-        let words = address(&results);
-        let pinned = device.alloc_pinned::<u8>(LEN).unwrap();
-        let stream = device.stream().unwrap();
-        let times = (0..60).map(|_| {
-            let since = Instant::now();
-            match kind {
-                "to the host" => stream.copy(&pinned, &memory[0]).unwrap(),
-                "from the host" => stream.copy(&memory[0], &pinned).unwrap(),
-                "a kernel of memory" => {
-                    let mut args = Vec::from([to, from, LARGE as u64, 8].map(Value::Word));
-                    args.extend([Value::Half(2), Value::Word(words)]);
-                    kernels.launch(&stream, "mp_copies", BLOCKS, args);
-                }
-                "a kernel on the chip" => {
-                    let args = vec![Value::Word(50_000), Value::Word(words)];
-                    kernels.launch(&stream, "test_on_chip", BLOCKS, args);
-                }
-                _ => (0..16).for_each(|_| stream.copy(&memory[0], &memory[1]).unwrap()),
-            }
-            stream.synchronize(soon()).unwrap();
-            since.elapsed().as_secs_f64() * 1e6
-        });
-        median(times.collect())
-    };
-    for other in with_others(&device) {
-        for staged in [true, false] {
-            let options = Options { staged, ..Options::default() };
-            beside([&device, &other], &victim, &options);
-        }
-    }
-}
-
-/// The same for one way of messages, between two ranks with memory of these.
-fn beside(devices: [&Device; 2], victim: &(dyn Fn(&str) -> f64 + Sync), options: &Options) {
-    const LEN: usize = 16 * MIB;
-    println!("between {} and {}, staged: {}", devices[0], devices[1], options.staged);
-    println!(
-        "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
-    );
-    let kinds = [
-        "to the host",
-        "from the host",
-        "on the device",
-        "a kernel of memory",
-        "a kernel on the chip",
-    ];
-    for kind in kinds {
-        let alone = victim(kind);
-        let beside = [true, false].map(|library| {
-            let (stop, under_way) = (AtomicBool::new(false), AtomicBool::new(false));
-            let (stop, under_way) = (&stop, &under_way);
-            std::thread::scope(|scope| {
-                let ranks = scope.spawn(move || {
-                    on_threads(World::threads(2).unwrap(), |world| {
-                        let device = devices[world.rank()];
-                        let pair = Pair::new(world, device, LEN, options);
-                        let mut goes_on = true;
-                        while goes_on {
-                            match library {
-                                true => pair.message(LEN),
-                                false => pair.by_hand(LEN, LEN),
-                            }
-                            under_way.store(true, Ordering::Relaxed);
-                            let stops = pair.sends() && stop.load(Ordering::Relaxed);
-                            goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
-                        }
-                        let staged = pair.messages.staged();
-                        assert!(!options.staged || staged.straight == staged.copies, "{staged:?}");
-                        pair.world.finish().unwrap();
-                    });
-                });
-                while !under_way.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
-                }
-                let time = victim(kind);
-                stop.store(true, Ordering::Relaxed);
-                ranks.join().unwrap();
-                time
-            })
-        });
-        let slower = beside.map(|time| (time / alone - 1.0) * 100.0);
-        println!(
-            "{kind}: {alone:.0}; {:.0} ({:+.1} %); {:.0} ({:+.1} %)",
-            beside[0], slower[0], beside[1], slower[1]
-        );
-    }
-}
-
-/// What work of the application on the driver's default stream, which others' blocking streams would wait for, costs messages: beside the same
-/// work on a stream of its own.
-#[test]
-#[ignore = "needs a GPU"]
-fn messages_are_timed_while_the_application_works_on_the_default_stream() {
-    const LEN: usize = 4 * MIB;
-    let device = Device::cuda(0).unwrap();
-    let rate = |by: Option<bool>| {
-        let stop = AtomicBool::new(false);
-        let work = |default: bool| {
-            let memory = [(); 2].map(|()| device.alloc::<u8>(MIB).unwrap());
-            let [to, from] = memory.each_ref().map(|it| it.device_address().unwrap());
-            let stream = device.stream().unwrap();
-            let mut count = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                for _ in 0..8 {
-                    if default {
-                        // SAFETY: both have so many bytes, and live until the stream is synchronised.
-                        let copied = unsafe {
-                            sys::cuMemcpyDtoDAsync_v2(to, from, MIB, std::ptr::null_mut())
-                        };
-                        assert_eq!(copied, sys::CUresult::CUDA_SUCCESS);
-                    } else {
-                        stream.copy(&memory[0], &memory[1]).unwrap();
-                    }
-                }
-                // SAFETY: a call of the driver; a context is current, which the device has made.
-                let done = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
-                assert_eq!(done, sys::CUresult::CUDA_SUCCESS);
-                stream.synchronize(soon()).unwrap();
-                count += 8;
-            }
-            count
-        };
-        std::thread::scope(|scope| {
-            let worker = by.map(|default| scope.spawn(move || work(default)));
-            let rates = on_threads(World::threads(2).unwrap(), |world| {
-                let options = Options { staged: true, ..Options::default() };
-                let pair = Pair::new(world, &device, LEN, &options);
-                let rates = [(); 5].map(|()| pair.rate(LEN, || pair.message(LEN)));
-                pair.world.finish().unwrap();
-                median(rates.to_vec())
-            });
-            stop.store(true, Ordering::Relaxed);
-            (rates[0], worker.map_or(0, |worker| worker.join().unwrap()))
-        })
-    };
-    let mut rates = [const { Vec::new() }; 3];
-    for _ in 0..5 {
-        for (rates, by) in rates.iter_mut().zip([None, Some(false), Some(true)]) {
-            let (beside, count) = rate(by);
-            assert!(count > 0 || by.is_none(), "it has not worked");
-            rates.push(beside);
-        }
-    }
-    let [alone, own, default] = rates.map(median);
-    println!("4 MiB by way of the host, GB/s: alone {alone:.2}");
-    println!(
-        "while the application copies on a stream of its own {own:.2}, on the default one {default:.2}"
-    );
 }
