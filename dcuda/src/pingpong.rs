@@ -43,7 +43,8 @@ pub fn run(plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
         let is_even = machine.world.size() % 2 == 0;
         ensure!(is_even || !messages.one_way, "one way: expected an even number of devices");
         for across in [false, true] {
-            if if across { !is_even } else { messages.one_way } {
+            let is_there = if across { is_even } else { !messages.one_way };
+            if !is_there {
                 continue;
             }
             let most = if across { machine.ranks } else { machine.ranks / 2 };
@@ -93,10 +94,14 @@ fn of_pairs(
         }
     );
     // Those that begin are the first half of the world.
-    let is_one_way = messages.one_way;
-    let answers = is_one_way && machine.number() >= machine.world.size() / 2;
+    let answers = messages.one_way && machine.number() >= machine.world.size() / 2;
     let mut lines = Vec::new();
     for bytes in sizes {
+        // What of all messages together is counted, and a message for it: of those with bytes there are half as many.
+        let (of_rate, counts) = match messages.one_way {
+            true => (Unit::Bandwidth, bytes as f64 / 2.0),
+            false => (Unit::Rate, 1e3),
+        };
         let args = Pairs {
             memory: address(&memory)?,
             room,
@@ -132,14 +137,10 @@ fn of_pairs(
             if repeat > 0 && machine.number() == 0 {
                 let messages = 2.0 * plan.iterations as f64;
                 one_way.push(ns / 1e3 / messages);
-                rate.push(match is_one_way {
-                    true => all_pairs * plan.iterations as f64 * bytes as f64 / ns,
-                    false => all_pairs * messages * 1e3 / ns,
-                });
+                rate.push(all_pairs * messages * counts / ns);
             }
         }
         if machine.number() == 0 {
-            let of_rate = if is_one_way { Unit::Bandwidth } else { Unit::Rate };
             for (unit, samples) in [(Unit::OneWay, one_way), (of_rate, rate)] {
                 let spread = Spread::of(&samples).context("no measurement")?;
                 let size = format!("{bytes} B");

@@ -5,13 +5,9 @@ mod common;
 #[macro_use]
 mod devices;
 
-use common::{PASSES, SOON, config, each_path, on_threads, ranks, stay_to_the_end};
+use common::{PASSES, config, each_path, on_threads, ranks, soon, stay_to_the_end};
 use libmp::exchange::{Field, Neighbour, Phase};
-use libmp::{Deadline, Device, Error, Exchange, Path, Region, World};
-
-fn soon() -> Deadline {
-    Deadline::after(SOON)
-}
+use libmp::{Device, Error, Exchange, Path, Region, World};
 
 /// Cells of a rod a rank, a ghost at each end.
 const ROD: usize = 6;

@@ -5,13 +5,9 @@ mod common;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use common::{PASSES, SOON, each_path, on_every_path, on_threads, ranks, stay_to_the_end};
+use common::{PASSES, each_path, on_every_path, on_threads, ranks, soon, stay_to_the_end};
 use libmp::tagged::{Options, Request, Source, Status, Tag, Tagged, wait_all, wait_any};
 use libmp::{Config, Deadline, Device, Error, World};
-
-fn soon() -> Deadline {
-    Deadline::after(SOON)
-}
 
 /// Lengths in bytes around every border of the protocol: the line, the eager limit, pieces of the ring, the ring.
 const LENGTHS: [usize; 14] =

@@ -11,12 +11,12 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use common::on_threads;
+use common::{on_threads, soon};
 use cudarc::driver::sys;
 use kernels::{Kernels, Value, address};
 use libmp::tagged::Options;
 use libmp::{Device, World};
-use pairs::{MIB, Pair, median, soon, with_others};
+use pairs::{MIB, Pair, median, with_others};
 
 /// What a thread that is no rank does over and over, in microseconds each, alone and while messages go from and to the same GPU.
 #[test]
@@ -131,18 +131,20 @@ enum Work {
     Kernel { memory: bool },
 }
 
-/// A kernel of libmp.fatbin for such an application.
-fn function(name: &CStr) -> sys::CUfunction {
+/// Kernels of libmp.fatbin for such an application.
+fn functions<const N: usize>(names: [&CStr; N]) -> [sys::CUfunction; N] {
     let folder = std::env::var("TEST_KERNELS").expect("TEST_KERNELS names no folder");
     let image = std::fs::read(format!("{folder}/libmp.fatbin")).unwrap().leak();
-    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let ok = sys::CUresult::CUDA_SUCCESS;
+    let (mut module, ok) = (std::ptr::null_mut(), sys::CUresult::CUDA_SUCCESS);
     // SAFETY: calls of the driver with places for what they return; a context is current, which the caller's device has made.
     unsafe {
         assert_eq!(sys::cuModuleLoadData(&mut module, image.as_ptr().cast()), ok);
-        assert_eq!(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), ok);
+        names.map(|name| {
+            let mut function = std::ptr::null_mut();
+            assert_eq!(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), ok);
+            function
+        })
     }
-    function
 }
 
 /// Launches it on the default stream.
@@ -170,7 +172,7 @@ fn messages_are_timed_while_the_application_works_on_the_default_stream() {
             let stream = device.stream().unwrap();
             let results = device.alloc::<u64>(264 * 256).unwrap();
             let mut words = address(&results);
-            let [copies, computes] = [c"mp_copies", c"test_on_chip"].map(function);
+            let [copies, computes] = functions([c"mp_copies", c"test_on_chip"]);
             let (mut bytes, mut rounds, mut flavour) = (MIB as u64, 1u64, 2u32);
             // As long as those copies.
             let mut long = 50u64;

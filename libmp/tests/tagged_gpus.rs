@@ -7,12 +7,12 @@ mod pairs;
 
 use std::time::Instant;
 
-use common::{SOON, on_threads, ranks, say, start_mprun};
+use common::{SOON, on_threads, ranks, say, soon, start_mprun};
 use cudarc::driver::sys;
 use libmp::gdsync::{Buffer, PeerMemory};
 use libmp::tagged::{Options, Place, wait_all};
 use libmp::{Device, Region, World};
-use pairs::{MIB, Pair, median, soon, with_others};
+use pairs::{MIB, Pair, median, with_others};
 
 /// Memory of a kind that the program has allocated by the driver itself, for as long as the process runs.
 fn allocated(kind: &str, len: usize) -> u64 {

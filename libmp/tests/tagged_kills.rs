@@ -6,18 +6,14 @@ mod common;
 
 use std::time::Duration;
 
-use common::{SOON, say, start_mprun};
+use common::{SOON, say, soon, start_mprun};
 use libmp::tagged::{Options, Tagged};
-use libmp::{Deadline, Device, World};
+use libmp::{Device, World};
 
 const RANKS: usize = 8;
 const VICTIM: usize = 1;
 const START: Duration = Duration::from_secs(60);
 const LONG: usize = 16 << 20;
-
-fn soon() -> Deadline {
-    Deadline::after(SOON)
-}
 
 /// A rank process.
 #[test]

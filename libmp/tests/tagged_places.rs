@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{ranks, stay_to_the_end};
+use common::{ranks, soon, stay_to_the_end};
 use libmp::gdsync::opencl;
 use libmp::tagged::{Options, Place, Request, Source, Status, Tag, Tagged, wait_all};
 use libmp::{Config, Device, Error, Path, Region, World};
-use shared::{CHUNK, bytes, soon, staged};
+use shared::{CHUNK, bytes, staged};
 
 /// Around every border: nothing, a line, the eager limit, a piece of the ring, a chunk, more than all chunks of a lane.
 const LENGTHS: [usize; 10] =

@@ -8,11 +8,11 @@ mod shared;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ranks;
+use common::{ranks, soon};
 use libmp::gdsync::{Event, opencl};
 use libmp::tagged::{Options, Place, Request, Status, Tag, wait_all};
 use libmp::{Config, Deadline, Device, Error, World};
-use shared::{CHUNK, bytes, soon, staged};
+use shared::{CHUNK, bytes, staged};
 
 #[test]
 fn a_send_on_a_stream_returns_at_once_and_carries_what_the_stream_has_written_before() {
@@ -120,11 +120,10 @@ fn a_receive_enqueued_on_a_stream_is_complete_when_the_stream_has_been_given_it(
         gate.store(1).unwrap();
         recv.wait(soon()).unwrap();
         take(4);
-        for (round, sent) in [(5, 6), (6, 7)] {
+        for round in 5..ALL {
             recv.start().unwrap();
             recv.wait(soon()).unwrap();
             take(round);
-            assert_eq!(sent, round + 1);
         }
         world.synchronize(&stream, soon()).unwrap();
         let sent = (0..=ALL).filter(|round| *round != 5).flat_map(|round| bytes(LEN, round));

@@ -410,8 +410,8 @@ typedef struct mp_memory {
     const mp_stream *stream;
     /* Of OpenCL's, NULL or a cl_command_queue: after what it has been given when the request is *made*. */
     void *queue;
-    /* 1: the stream, of the memory's device, does not wait: it is given the copy of a receive when the message has come, and one up to the eager limit is
-     * complete then. What it is given after a receive was complete comes after the message. */
+    /* 1: the stream, of the memory's device, does not wait: it is given the copy of a receive when the message has come, and at least one up to the eager
+     * limit is complete then. What it is given after a receive was complete comes after the message. */
     int enqueued;
 } mp_memory;
 /* As mp_tagged_isend and the others, of any memory. */

@@ -102,9 +102,9 @@ impl<'a> Place<'a> {
         Place { order: Order::Stream(stream), ..self }
     }
 
-    /// As [`on`](Self::on), but the stream waits for nothing: it is given the copy of a *receive* when the message has come. A message up to the
-    /// [limit](super::Options::eager_limit) is complete as soon as the stream has been given it, a longer one when it is there. Either way what the stream
-    /// is given afterwards comes behind the message, be it a kernel that reads it or the next receive into the same memory, and nobody looks at events in between.
+    /// As [`on`](Self::on), but the stream waits for nothing: it is given the copy of a *receive* when the message has come. A short message is complete
+    /// as soon as the stream has been given it, up to the [limit](super::Options::eager_limit) always, a long one perhaps only when it is there. Either way what
+    /// the stream is given afterwards comes behind the message, be it a kernel that reads it or the next receive into the same memory, and nobody looks at events in between.
     /// A send is as `on` has it. Instead of another.
     ///
     /// Whichever call moves messages on gives the stream its copy, that of a thread [for progress](crate::Communicator::progress) too. While the stream is captured it
@@ -197,6 +197,10 @@ impl<'a> Place<'a> {
             }
         }
         let mut away = Away::new(place.clone());
+        let behind = |stream: &Stream| {
+            not_captured(stream)?;
+            Ok::<_, Error>(Some(Point::Mark(shared.words.mark(stream).map_err(failed)?)))
+        };
         match &self.order {
             Order::Now => {}
             Order::Event(event) => away.after = Some(Point::Event(event.clone())),
@@ -211,13 +215,9 @@ impl<'a> Place<'a> {
                 }
                 away.copier = Some(Copier { stream: stream.clone(), words: shared.words.clone() });
             }
-            Order::Enqueued(stream) => {
-                not_captured(stream)?;
-                away.after = Some(Point::Mark(shared.words.mark(stream).map_err(failed)?));
-            }
+            Order::Enqueued(stream) => away.after = behind(stream)?,
             Order::Stream(stream) => {
-                not_captured(stream)?;
-                away.after = Some(Point::Mark(shared.words.mark(stream).map_err(failed)?));
+                away.after = behind(stream)?;
                 if receives {
                     let (held, word, value) = shared.words.take(stream.device()).map_err(failed)?;
                     stream.wait_signal(&word, value, shared.timeout).map_err(failed)?;

@@ -363,16 +363,14 @@ impl Staging {
         len: usize,
     ) -> Result<()> {
         let pool = self.lanes[lane].pool()?;
-        let Lane { copier, is_down, chunk: size, .. } = &self.lanes[lane];
-        let start = chunk * *size;
         let done = match &away.memory {
             Where::Buffer(memory) => {
+                let start = chunk * self.lanes[lane].chunk;
                 let (host, part) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
-                let (to, from) = if *is_down { (host, part) } else { (part, host) };
-                match away.copier.as_ref().or(copier.as_ref()) {
-                    Some(copier) => copier.copy(&to, &from)?,
-                    None => return Ok(()), // That of a device has one.
-                }
+                let Some(done) = self.copy_by_stream(lane, away, &part, &host)? else {
+                    return Ok(());
+                };
+                done
             }
             Where::OpenCl(memory) => {
                 let queue = self.queues.of(memory)?;
@@ -389,6 +387,21 @@ impl Staging {
         };
         self.begun(away, Copy { lane, chunk: Some(chunk), done, len, given: 0 });
         Ok(())
+    }
+
+    /// Starts a copy between part of a memory and other memory that its device reaches, in the lane's direction: by the stream of the lane, or that of
+    /// the program which the memory comes with. Nothing for a lane without one, which is no device's.
+    fn copy_by_stream(
+        &self,
+        lane: usize,
+        away: &Away,
+        part: &Buffer<u8>,
+        other: &Buffer<u8>,
+    ) -> Result<Option<Done>> {
+        let Lane { copier, is_down, .. } = &self.lanes[lane];
+        let (to, from) = if *is_down { (other, part) } else { (part, other) };
+        let copier = away.copier.as_ref().or(copier.as_ref());
+        copier.map(|copier| copier.copy(to, from)).transpose()
     }
 
     fn begun(&mut self, away: &mut Away, copy: Copy) {
@@ -413,12 +426,9 @@ impl Staging {
     fn copy_mapped(&mut self, away: &mut Away, other: &Buffer<u8>, is_down: bool) -> Result<()> {
         let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // No other is reached so.
         let lane = self.lane(&away.memory, is_down)?;
-        let copier = away.copier.as_ref().or(self.lanes[lane].copier.as_ref());
-        let Some(copier) = copier else { return Ok(()) }; // That of a device has one.
         let (at, len) = (away.begun, other.len());
         let part = memory.slice(at..at + len)?;
-        let (to, from) = if is_down { (other, &part) } else { (&part, other) };
-        let done = copier.copy(to, from)?;
+        let Some(done) = self.copy_by_stream(lane, away, &part, other)? else { return Ok(()) };
         away.begun += len;
         self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
         Ok(())
@@ -556,17 +566,16 @@ impl Staging {
 
     /// Waits for the copies of receives that are over.
     pub fn finish_trailing(&mut self) {
-        let all = self.trailing.drain(..).collect();
+        let all = std::mem::take(&mut self.trailing);
         self.wait_for(all);
     }
 
     /// Nobody uses the chunks of a request any more: waits for its copies.
     pub fn finish(&mut self, away: &mut Away) {
-        let all = away.copies.drain(..).collect();
-        self.wait_for(all);
+        self.wait_for(away.copies.drain(..));
     }
 
-    fn wait_for(&mut self, copies: Vec<Copy>) {
+    fn wait_for(&mut self, copies: impl IntoIterator<Item = Copy>) {
         for copy in copies {
             // What fails has ended, too.
             if let Err(error) = copy.done.finish() {

@@ -16,6 +16,11 @@ use std::time::{Duration, Instant};
 use libmp::{Config, Deadline, Device, Operation, Result, World, wait_all};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
+/// The deadline of what should simply happen.
+pub fn soon() -> Deadline {
+    Deadline::after(SOON)
+}
+
 /// What should simply happen does so within this, on a slow and busy machine too. It is shorter than the silence that
 /// [`mprun`] lets ranks bear: what is only found by silence comes too late.
 pub const SOON: Duration = Duration::from_secs(40);

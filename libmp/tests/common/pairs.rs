@@ -4,15 +4,11 @@
 use std::time::Instant;
 
 use libmp::tagged::{Options, Tagged};
-use libmp::{Deadline, Device, Region, World};
+use libmp::{Device, Region, World};
 
-use super::common::SOON;
+use super::common::soon;
 
 pub const MIB: usize = 1 << 20;
-
-pub fn soon() -> Deadline {
-    Deadline::after(SOON)
-}
 
 /// The median of some seconds.
 pub fn median(mut times: Vec<f64>) -> f64 {

@@ -251,19 +251,20 @@ impl Engine {
             Arrival::Held(bytes) => self.put(way, key, label, &bytes),
             Arrival::Offer { len, send, address } => {
                 // A length that fits a `usize` has been looked for.
-                let (len, memory) = (len as usize, &entry.memory);
-                let how = self.peers[label.source as usize].pull;
-                let fits = len > 0 && len <= memory.len();
-                let can = fits && address != 0 && !matches!(how, Pull::No);
-                if can && !memory.is_reached() && self.pull_by_chunk(way, key, how, address, len)? {
-                    self.reply(way, label.source as usize, send, 0)?;
+                let (len, from) = (len as usize, label.source as usize);
+                let (how, is_reached) = (self.peers[from].pull, entry.memory.is_reached());
+                let fits = len > 0 && len <= entry.memory.len();
+                let is_read = fits
+                    && address != 0
+                    && match is_reached {
+                        true => pull(how, address, entry.memory.at(0), len),
+                        false => self.pull_by_chunk(way, key, how, address, len)?,
+                    };
+                if is_read && !is_reached {
+                    self.reply(way, from, send, 0)?;
                     return self.land(way);
                 }
-                let is_over = !fits || {
-                    let memory = &self.requests[key].memory;
-                    can && memory.is_reached() && pull(how, address, memory.at(0), len)
-                };
-                self.want(way, key, (send, len), !is_over)
+                self.want(way, key, (send, len), fits && !is_read)
             }
             Arrival::Lent(lent) => self.borrow(way, key, &lent),
         }
@@ -307,7 +308,7 @@ impl Engine {
         let failed = |source| way.call.failed(source);
         let entry = &mut self.requests[key];
         let Memory::Away(away) = &mut entry.memory else { return Ok(false) };
-        if len > SHORT {
+        if len > SHORT || matches!(how, Pull::No) {
             return Ok(false);
         }
         let Some((chunk, place)) = self.staging.room(away).map_err(failed)? else {
