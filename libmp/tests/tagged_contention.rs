@@ -14,147 +14,344 @@ use std::time::Instant;
 use common::{on_threads, soon};
 use cudarc::driver::sys;
 use kernels::{Kernels, Value, address};
+use libmp::gdsync::{Buffer, Stream};
 use libmp::tagged::Options;
-use libmp::{Device, World};
-use pairs::{MIB, Pair, median, with_others};
+use libmp::{Config, Device, World, trace};
+use pairs::{By, MIB, Pair, median, with_others};
 
-/// What a thread that is no rank does over and over, in microseconds each, alone and while messages go from and to the same GPU.
-#[test]
-#[ignore = "needs a GPU and TEST_KERNELS"]
-fn what_the_application_copies_is_timed_while_messages_go() {
-    const LEN: usize = 16 * MIB;
-    /// What no cache has room for.
+/// Bytes of messages, and of the application's copies, where nothing else is said.
+const LEN: usize = 16 * MIB;
+
+/// What the application, a thread that is no rank, does over and over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    ToTheHost,
+    FromTheHost,
+    /// Sixteen copies by the driver.
+    WithinTheDevice,
+    /// Two blocks of each multiprocessor copy what no cache has room for, eight times.
+    KernelOfMemory,
+    /// As many compute.
+    KernelOnTheChip,
+}
+
+/// Two blocks of each multiprocessor of the largest GPUs that there are.
+const BLOCKS: (u32, u32) = (2 * 160, 256);
+
+/// An application, with its memory.
+struct Application {
+    kernels: Kernels,
+    memory: [Buffer<u8>; 2],
+    large: [Buffer<u8>; 2],
+    results: Buffer<u64>,
+    pinned: Buffer<u8>,
+    stream: Stream,
+}
+
+impl Application {
     const LARGE: usize = 256 * MIB;
-    /// Two blocks of each multiprocessor of the largest GPUs that there are.
-    const BLOCKS: (u32, u32) = (2 * 160, 256);
-    let device = Device::cuda(0).unwrap();
-    let kernels = Kernels::of(&device);
-    let victim = |kind: &str| {
-        let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
-        let large = [(); 2].map(|()| device.alloc::<u8>(LARGE).unwrap());
-        let [to, from] = large.each_ref().map(address);
-        let results = device.alloc::<u64>((BLOCKS.0 * BLOCKS.1) as usize).unwrap();
-        let words = address(&results);
-        let pinned = device.alloc_pinned::<u8>(LEN).unwrap();
-        let stream = device.stream().unwrap();
+
+    fn new(device: &Device) -> Application {
+        Application {
+            kernels: Kernels::of(device),
+            memory: [(); 2].map(|()| device.alloc::<u8>(4 * LEN).unwrap()),
+            large: [(); 2].map(|()| device.alloc::<u8>(Application::LARGE).unwrap()),
+            results: device.alloc::<u64>((BLOCKS.0 * BLOCKS.1) as usize).unwrap(),
+            pinned: device.alloc_pinned::<u8>(4 * LEN).unwrap(),
+            stream: device.stream().unwrap(),
+        }
+    }
+
+    /// Does it once, of so many bytes if it is a copy.
+    fn does(&self, task: Task, len: usize) {
+        let stream = &self.stream;
+        let pinned = self.pinned.slice(0..len).unwrap();
+        let [from, to] = self.memory.each_ref().map(|it| it.slice(0..len).unwrap());
+        let results = Value::Word(address(&self.results));
+        match task {
+            Task::ToTheHost => stream.copy(&pinned, &from).unwrap(),
+            Task::FromTheHost => stream.copy(&to, &pinned).unwrap(),
+            Task::WithinTheDevice => (0..16).for_each(|_| stream.copy(&to, &from).unwrap()),
+            Task::KernelOfMemory => {
+                let [to, from] = self.large.each_ref().map(address);
+                let words = [to, from, Application::LARGE as u64, 8].map(Value::Word);
+                let args = words.into_iter().chain([Value::Half(2), results]);
+                self.kernels.launch(stream, "mp_copies", BLOCKS, args.collect());
+            }
+            Task::KernelOnTheChip => {
+                let args = vec![Value::Word(50_000), results];
+                self.kernels.launch(stream, "test_on_chip", BLOCKS, args);
+            }
+        }
+        stream.synchronize(soon()).unwrap();
+    }
+
+    /// Microseconds of it, the median of many.
+    fn time(&self, task: Task, len: usize) -> f64 {
         let times = (0..60).map(|_| {
             let since = Instant::now();
-            match kind {
-                "to the host" => stream.copy(&pinned, &memory[0]).unwrap(),
-                "from the host" => stream.copy(&memory[0], &pinned).unwrap(),
-                "a kernel of memory" => {
-                    let mut args = Vec::from([to, from, LARGE as u64, 8].map(Value::Word));
-                    args.extend([Value::Half(2), Value::Word(words)]);
-                    kernels.launch(&stream, "mp_copies", BLOCKS, args);
-                }
-                "a kernel on the chip" => {
-                    let args = vec![Value::Word(50_000), Value::Word(words)];
-                    kernels.launch(&stream, "test_on_chip", BLOCKS, args);
-                }
-                _ => (0..16).for_each(|_| stream.copy(&memory[0], &memory[1]).unwrap()),
-            }
-            stream.synchronize(soon()).unwrap();
+            self.does(task, len);
             since.elapsed().as_secs_f64() * 1e6
         });
         median(times.collect())
-    };
+    }
+}
+
+/// What `does` says while messages of so many bytes go one way between two ranks with memory of these devices.
+fn beside<R: Send>(
+    devices: [&Device; 2],
+    (len, by): (usize, By),
+    options: &Options,
+    does: impl FnOnce() -> R + Send,
+) -> R {
+    let (stop, under_way) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let ranks = scope.spawn(move || {
+            on_threads(World::threads(2).unwrap(), |world| {
+                let device = devices[world.rank()];
+                let pair = Pair::new(world, device, len, options);
+                let mut goes_on = true;
+                while goes_on {
+                    pair.goes(len, by);
+                    under_way.store(true, Ordering::Relaxed);
+                    let stops = pair.sends() && stop.load(Ordering::Relaxed);
+                    goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
+                }
+                let staged = pair.messages.staged();
+                let way = (staged.straight, by);
+                assert!(!options.staged || way != (0, By::Library) || len < MIB, "{staged:?}");
+                pair.world.finish().unwrap();
+            });
+        });
+        while !under_way.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        let said = does();
+        stop.store(true, Ordering::Relaxed);
+        ranks.join().unwrap();
+        said
+    })
+}
+
+/// The application's time of a task alone, and how much longer it takes beside messages, in percent, by the library and by hand.
+fn slower(
+    application: &Application,
+    devices: [&Device; 2],
+    (task, bytes): (Task, usize),
+    len: usize,
+    options: &Options,
+) -> (f64, [f64; 3]) {
+    let alone = application.time(task, bytes);
+    let all = [By::Library, By::Hand, By::HandAtOnce].map(|by| {
+        let time = beside(devices, (len, by), options, || application.time(task, bytes));
+        (time / alone - 1.0) * 100.0
+    });
+    (alone, all)
+}
+
+#[test]
+#[ignore = "needs a GPU and TEST_KERNELS"]
+fn what_the_application_does_is_timed_while_messages_go() {
+    let device = Device::cuda(0).unwrap();
+    let application = Application::new(&device);
+    let tasks = [
+        Task::ToTheHost,
+        Task::FromTheHost,
+        Task::WithinTheDevice,
+        Task::KernelOfMemory,
+        Task::KernelOnTheChip,
+    ];
     for other in with_others(&device) {
         for staged in [true, false] {
             let options = Options { staged, ..Options::default() };
-            beside([&device, &other], &victim, &options);
+            println!("between {device} and {other}, staged: {staged}, 16 MiB and 16 MiB");
+            println!(
+                "the application's, us alone; slower beside messages; beside copies by hand; by hand, all at once: %"
+            );
+            for task in tasks {
+                let (alone, [ours, hand, at_once]) =
+                    slower(&application, [&device, &other], (task, LEN), LEN, &options);
+                println!("{task:?}: {alone:.0}; {ours:+.1}; {hand:+.1}; {at_once:+.1}");
+            }
         }
     }
 }
 
-/// The same for one way of messages, between two ranks with memory of these.
-fn beside(devices: [&Device; 2], victim: &(dyn Fn(&str) -> f64 + Sync), options: &Options) {
-    const LEN: usize = 16 * MIB;
-    println!("between {} and {}, staged: {}", devices[0], devices[1], options.staged);
+/// The same with another length of either.
+#[test]
+#[ignore = "needs a GPU and TEST_KERNELS"]
+fn copies_and_messages_of_all_lengths_are_timed_beside_each_other() {
+    let device = Device::cuda(0).unwrap();
+    let application = Application::new(&device);
+    let options = Options { staged: true, ..Options::default() };
+    let lengths = [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB];
+    let other = with_others(&device).last().unwrap();
     println!(
-        "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
+        "between {device} and {other}, staged; KiB of the application's, of messages; slower, %"
     );
-    let kinds = [
-        "to the host",
-        "from the host",
-        "on the device",
-        "a kernel of memory",
-        "a kernel on the chip",
-    ];
-    for kind in kinds {
-        let alone = victim(kind);
-        let beside = [true, false].map(|library| {
-            let (stop, under_way) = (AtomicBool::new(false), AtomicBool::new(false));
-            let (stop, under_way) = (&stop, &under_way);
-            std::thread::scope(|scope| {
-                let ranks = scope.spawn(move || {
-                    on_threads(World::threads(2).unwrap(), |world| {
-                        let device = devices[world.rank()];
-                        let pair = Pair::new(world, device, LEN, options);
-                        let mut goes_on = true;
-                        while goes_on {
-                            match library {
-                                true => pair.message(LEN),
-                                false => pair.by_hand(LEN, LEN),
-                            }
-                            under_way.store(true, Ordering::Relaxed);
-                            let stops = pair.sends() && stop.load(Ordering::Relaxed);
-                            goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
-                        }
-                        let staged = pair.messages.staged();
-                        assert!(!options.staged || staged.straight == staged.copies, "{staged:?}");
-                        pair.world.finish().unwrap();
-                    });
-                });
-                while !under_way.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
-                }
-                let time = victim(kind);
-                stop.store(true, Ordering::Relaxed);
-                ranks.join().unwrap();
-                time
-            })
-        });
-        let slower = beside.map(|time| (time / alone - 1.0) * 100.0);
-        println!(
-            "{kind}: {alone:.0}; {:.0} ({:+.1} %); {:.0} ({:+.1} %)",
-            beside[0], slower[0], beside[1], slower[1]
-        );
+    for task in [Task::ToTheHost, Task::FromTheHost] {
+        let of_messages = lengths.map(|len| (LEN, len));
+        let of_copies = lengths.map(|len| (len, LEN));
+        for (bytes, len) in of_messages.into_iter().chain(of_copies) {
+            let (alone, [ours, hand, at_once]) =
+                slower(&application, [&device, &other], (task, bytes), len, &options);
+            let [bytes, len] = [bytes, len].map(|it| it >> 10);
+            println!(
+                "{task:?} {bytes}, {len}: {alone:.0} us; {ours:+.1}; {hand:+.1}; {at_once:+.1}"
+            );
+        }
     }
 }
 
-/// What an application that knows the driver alone does over and over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
-    /// Copies of 1 MiB within the device, on a stream of its own or the default one.
-    Copies { default: bool },
-    /// A kernel that copies memory, on the default stream, and one that computes.
-    Kernel { memory: bool },
+/// The timeline shows copies of messages beside the application's in the same direction: while one of its copies is under way some of theirs begin and
+/// end, and while theirs are some of its.
+#[test]
+#[ignore = "needs a GPU and TEST_KERNELS"]
+fn the_timeline_shows_that_copies_of_messages_and_of_the_application_take_turns() {
+    let device = Device::cuda(0).unwrap();
+    let application = Application::new(&device);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    let mut config = Config::from_variables(Vec::<(String, String)>::new()).unwrap();
+    config.trace = Some(path.clone());
+    let worlds = World::threads_with_config(2, &config).unwrap();
+    let (trace, stop) = (worlds[0].trace().clone(), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lane = trace.lane("application");
+            while !stop.load(Ordering::Relaxed) {
+                let since = trace::now();
+                application.does(Task::ToTheHost, LEN);
+                let times = (since, trace::now());
+                trace.record(lane, "application", "copy to the host", times, &[]);
+            }
+        });
+        on_threads(worlds, |world| {
+            let options = Options { staged: true, ..Options::default() };
+            let pair = Pair::new(world, &device, 4 * LEN, &options);
+            (0..20).for_each(|_| pair.message(4 * LEN));
+            pair.world.barrier().unwrap();
+            stop.store(true, Ordering::Relaxed);
+            pair.world.finish().unwrap();
+        });
+    });
+    let document: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let spans = |start: &str| {
+        let all = document["traceEvents"].as_array().unwrap();
+        let named = all.iter().filter(move |event| {
+            event["ph"] == "X" && event["name"].as_str().is_some_and(|it| it.starts_with(start))
+        });
+        let times = named.map(|event| {
+            let begin = event["ts"].as_f64().unwrap();
+            (begin, begin + event["dur"].as_f64().unwrap())
+        });
+        times.collect::<Vec<(f64, f64)>>()
+    };
+    let (own, theirs) = (spans("copy to the host"), spans("tagged message from"));
+    let within = |outer: &(f64, f64), all: &[(f64, f64)]| {
+        all.iter().filter(|it| outer.0 <= it.0 && it.1 <= outer.1).count()
+    };
+    let during = own.iter().filter(|copy| within(copy, &theirs) > 0).count();
+    let most = own.iter().map(|copy| within(copy, &theirs)).max().unwrap();
+    println!(
+        "{} copies of messages, {} of the application: in {during} of these whole ones of messages, up to {most}",
+        theirs.len(),
+        own.len()
+    );
+    assert!(theirs.len() >= 20 * 32 && during > 0, "they have not taken turns");
 }
 
-/// Kernels of libmp.fatbin for such an application.
-fn functions<const N: usize>(names: [&CStr; N]) -> [sys::CUfunction; N] {
+/// What an application does over and over, on a stream of its own or on the default one, for which it knows the driver alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// Copies of 1 MiB within the device.
+    Copies,
+    /// A kernel that copies 16 MiB so often, ten microseconds each.
+    KernelOfMemory(u64),
+    /// One that computes, twenty microseconds for each of these.
+    KernelOnTheChip(u64),
+}
+
+/// Its threads.
+const GRID: (u32, u32) = (264, 256);
+
+/// A kernel of libmp.fatbin for an application that knows the driver alone.
+fn function(name: &CStr) -> sys::CUfunction {
     let folder = std::env::var("TEST_KERNELS").expect("TEST_KERNELS names no folder");
     let image = std::fs::read(format!("{folder}/libmp.fatbin")).unwrap().leak();
     let (mut module, ok) = (std::ptr::null_mut(), sys::CUresult::CUDA_SUCCESS);
+    let mut function = std::ptr::null_mut();
     // SAFETY: calls of the driver with places for what they return; a context is current, which the caller's device has made.
     unsafe {
         assert_eq!(sys::cuModuleLoadData(&mut module, image.as_ptr().cast()), ok);
-        names.map(|name| {
-            let mut function = std::ptr::null_mut();
-            assert_eq!(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), ok);
-            function
-        })
+        assert_eq!(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), ok);
     }
+    function
 }
 
-/// Launches it on the default stream.
-fn launch_on_default(function: sys::CUfunction, args: &mut [*mut std::ffi::c_void]) {
+/// Launches it on the default stream, with these words.
+fn launch_on_default(function: sys::CUfunction, words: &mut [u64]) {
+    // Little-endian: the lower half of a word is where the word is.
+    let mut args: Vec<_> = words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
     // SAFETY: the arguments are the kernel's; a context is current.
     let launched = unsafe {
         let (none, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
-        sys::cuLaunchKernel(function, 264, 1, 1, 256, 1, 1, 0, none, args.as_mut_ptr(), extra)
+        let (blocks, threads) = GRID;
+        let args = args.as_mut_ptr();
+        sys::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, none, args, extra)
     };
     assert_eq!(launched, sys::CUresult::CUDA_SUCCESS);
+}
+
+/// Works until it is to stop; how often.
+fn work(device: &Device, work: Work, on_default: bool, stop: &AtomicBool) -> u64 {
+    const LEN: usize = 16 * MIB;
+    let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
+    let [to, from] = memory.each_ref().map(address);
+    let [into, out] = memory.each_ref().map(|it| it.slice(0..MIB).unwrap());
+    let stream = device.stream().unwrap();
+    let results = device.alloc::<u64>((GRID.0 * GRID.1) as usize).unwrap();
+    let results = address(&results);
+    let kernels = Kernels::of(device);
+    let (copies, computes) = (function(c"mp_copies"), function(c"test_on_chip"));
+    /// Of a computation, in twenty microseconds.
+    const ROUNDS: u64 = 400;
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..8 {
+            match (work, on_default) {
+                (Work::Copies, false) => stream.copy(&into, &out).unwrap(),
+                (Work::Copies, true) => {
+                    // SAFETY: both have so many bytes, and live until the stream is synchronised.
+                    let copied =
+                        unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, MIB, std::ptr::null_mut()) };
+                    assert_eq!(copied, sys::CUresult::CUDA_SUCCESS);
+                }
+                (Work::KernelOfMemory(often), false) => {
+                    let mut args = Vec::from([to, from, LEN as u64, often].map(Value::Word));
+                    args.extend([Value::Half(2), Value::Word(results)]);
+                    kernels.launch(&stream, "mp_copies", GRID, args);
+                }
+                (Work::KernelOfMemory(often), true) => {
+                    launch_on_default(copies, &mut [to, from, LEN as u64, often, 2, results]);
+                }
+                (Work::KernelOnTheChip(often), false) => {
+                    let args = [often * ROUNDS, results].map(Value::Word);
+                    kernels.launch(&stream, "test_on_chip", GRID, args.into());
+                }
+                (Work::KernelOnTheChip(often), true) => {
+                    launch_on_default(computes, &mut [often * ROUNDS, results]);
+                }
+            }
+        }
+        // SAFETY: a call of the driver; a context is current, which the device has made.
+        let done = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
+        assert_eq!(done, sys::CUresult::CUDA_SUCCESS);
+        stream.synchronize(soon()).unwrap();
+        count += 8;
+    }
+    count
 }
 
 /// What work of the application on the driver's default stream, which others' blocking streams would wait for, costs messages: beside the same
@@ -162,91 +359,52 @@ fn launch_on_default(function: sys::CUfunction, args: &mut [*mut std::ffi::c_voi
 #[test]
 #[ignore = "needs a GPU and TEST_KERNELS"]
 fn messages_are_timed_while_the_application_works_on_the_default_stream() {
-    const LEN: usize = 4 * MIB;
     let device = Device::cuda(0).unwrap();
-    let rate = |by: Option<Work>| {
+    let rate = |len: usize, by: Option<(Work, bool)>| {
         let stop = AtomicBool::new(false);
-        let work = |kind: Work| {
-            let memory = [(); 2].map(|()| device.alloc::<u8>(MIB).unwrap());
-            let [mut to, mut from] = memory.each_ref().map(address);
-            let stream = device.stream().unwrap();
-            let results = device.alloc::<u64>(264 * 256).unwrap();
-            let mut words = address(&results);
-            let [copies, computes] = functions([c"mp_copies", c"test_on_chip"]);
-            let (mut bytes, mut rounds, mut flavour) = (MIB as u64, 1u64, 2u32);
-            // As long as those copies.
-            let mut long = 50u64;
-            let mut count = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                for _ in 0..8 {
-                    match kind {
-                        Work::Copies { default: false } => {
-                            stream.copy(&memory[0], &memory[1]).unwrap();
-                        }
-                        Work::Copies { default: true } => {
-                            // SAFETY: both have so many bytes, and live until the stream is synchronised.
-                            let copied = unsafe {
-                                sys::cuMemcpyDtoDAsync_v2(to, from, MIB, std::ptr::null_mut())
-                            };
-                            assert_eq!(copied, sys::CUresult::CUDA_SUCCESS);
-                        }
-                        Work::Kernel { memory: true } => launch_on_default(
-                            copies,
-                            &mut [
-                                (&raw mut to).cast(),
-                                (&raw mut from).cast(),
-                                (&raw mut bytes).cast(),
-                                (&raw mut rounds).cast(),
-                                (&raw mut flavour).cast(),
-                                (&raw mut words).cast(),
-                            ],
-                        ),
-                        Work::Kernel { memory: false } => launch_on_default(
-                            computes,
-                            &mut [(&raw mut long).cast(), (&raw mut words).cast()],
-                        ),
-                    }
-                }
-                // SAFETY: a call of the driver; a context is current, which the device has made.
-                let done = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
-                assert_eq!(done, sys::CUresult::CUDA_SUCCESS);
-                stream.synchronize(soon()).unwrap();
-                count += 8;
-            }
-            count
-        };
         std::thread::scope(|scope| {
-            let worker = by.map(|kind| scope.spawn(move || work(kind)));
+            let worker = by.map(|(kind, on_default)| {
+                let (device, stop) = (&device, &stop);
+                scope.spawn(move || work(device, kind, on_default, stop))
+            });
             let rates = on_threads(World::threads(2).unwrap(), |world| {
                 let options = Options { staged: true, ..Options::default() };
-                let pair = Pair::new(world, &device, LEN, &options);
-                let rates = [(); 5].map(|()| pair.rate(LEN, || pair.message(LEN)));
+                let pair = Pair::new(world, &device, len, &options);
+                let rates = [(); 5].map(|()| pair.rate(len, || pair.message(len)));
                 pair.world.finish().unwrap();
                 median(rates.to_vec())
             });
             stop.store(true, Ordering::Relaxed);
-            (rates[0], worker.map_or(0, |worker| worker.join().unwrap()))
+            let count = worker.map(|worker| worker.join().unwrap());
+            assert_ne!(count, Some(0), "it has not worked");
+            rates[0]
         })
     };
+    // Of ten or twenty microseconds, and of a millisecond.
     let kinds = [
-        None,
-        Some(Work::Copies { default: false }),
-        Some(Work::Copies { default: true }),
-        Some(Work::Kernel { memory: true }),
-        Some(Work::Kernel { memory: false }),
+        Work::Copies,
+        Work::KernelOfMemory(1),
+        Work::KernelOfMemory(100),
+        Work::KernelOnTheChip(1),
+        Work::KernelOnTheChip(50),
     ];
-    let mut rates = [const { Vec::new() }; 5];
-    for _ in 0..5 {
-        for (rates, by) in rates.iter_mut().zip(kinds) {
-            let (beside, count) = rate(by);
-            assert!(count > 0 || by.is_none(), "it has not worked");
-            rates.push(beside);
+    println!(
+        "by way of the host, GB/s: alone; slower beside work on its own stream; on the default one: %"
+    );
+    for len in [MIB / 4, 4 * MIB, 64 * MIB] {
+        // In turn, so that what changes meanwhile changes for all.
+        let mut rates = kinds.map(|_| Vec::new());
+        for _ in 0..5 {
+            for (kind, rates) in kinds.into_iter().zip(&mut rates) {
+                rates.push([None, Some((kind, false)), Some((kind, true))].map(|by| rate(len, by)));
+            }
         }
-    }
-    println!("4 MiB by way of the host, GB/s, and slower than alone");
-    let alone = median(rates[0].clone());
-    for (kind, rates) in kinds.iter().zip(rates) {
-        let rate = median(rates);
-        println!("beside {kind:?}: {rate:.2}, {:.1} %", (1.0 - rate / alone) * 100.0);
+        for (kind, rates) in kinds.iter().zip(rates) {
+            let of = |at: usize| median(rates.iter().map(|rates| rates[at]).collect());
+            let [alone, own, default] = [0, 1, 2].map(of);
+            let slower = |rate: f64| (1.0 - rate / alone) * 100.0;
+            let kib = len >> 10;
+            println!("{kib} KiB, {kind:?}: {alone:.2}; {:.1}; {:.1}", slower(own), slower(default));
+        }
     }
 }

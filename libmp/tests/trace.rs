@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Rank, on_threads, over_tcp, say, start_mprun};
+use libmp::tagged::{self, Options, Place, Source};
 use libmp::trace::{Calibration, Stamp, Trace};
 use libmp::{Config, Deadline, Device, Operation, Step, Traffic, World, trace, wait_all};
 use serde_json::Value;
@@ -302,6 +303,107 @@ fn messages_show_their_starts_flights_and_arrivals_by_the_host_and_on_streams() 
         for (id, left) in leaves {
             assert!(arrives.get(&id).is_some_and(|arrived| *arrived >= left), "{id}");
         }
+    }
+}
+
+/// Messages of every way that their envelopes go, matched when they meet, and one through chunks or rings behind a stream.
+#[test]
+fn tagged_messages_show_their_starts_flights_arrivals_and_what_streams_copy() {
+    const LENGTHS: [usize; 4] = [8, 80, 5000, 300_000];
+    let (_directory, path) = file("a.json");
+    let soon = || Deadline::after(Duration::from_secs(20));
+    on_threads(World::threads_with_config(2, &config(&path)).unwrap(), |world| {
+        let plain = world.tagged(&Options::default()).unwrap();
+        let staged = world.tagged(&Options { staged: true, ..Options::default() }).unwrap();
+        let before = world.counters();
+        let other = 1 - world.rank();
+        let len: usize = LENGTHS.iter().sum();
+        let memory = [(); 2].map(|()| world.alloc::<u8>(&Device::Host, len).unwrap());
+        for (messages, tag) in [(&plain, 7), (&staged, 8)] {
+            for len in LENGTHS {
+                let [from, to] = memory.each_ref().map(|it| it.slice(0..len).unwrap());
+                let mut recv = messages.irecv(&to, Source::Any, tag).unwrap();
+                let mut send = messages.isend(&from, other, tag).unwrap();
+                tagged::wait_all([&mut recv, &mut send], soon()).unwrap();
+            }
+        }
+        // One that a blocking receive waits for.
+        world.barrier().unwrap();
+        let mut word = [0u64];
+        if world.rank() == 0 {
+            plain.send(&[5u64], 1, 9, soon()).unwrap();
+            plain.recv(&mut word, 1, 9, soon()).unwrap();
+        } else {
+            plain.recv(&mut word, 0, 9, soon()).unwrap();
+            plain.send(&word, 0, 9, soon()).unwrap();
+        }
+        assert_eq!(word, [5]);
+        // What a receive on a stream gets is shown as that stream's.
+        let stream = Arc::new(world.stream(&Device::Host).unwrap());
+        let place = Place::from(&memory[1]).enqueued_on(&stream);
+        let mut recv = plain.irecv(place, other, 10).unwrap();
+        let mut send = plain.isend(&memory[0], other, 10).unwrap();
+        tagged::wait_all([&mut recv, &mut send], soon()).unwrap();
+        world.synchronize(&stream, soon()).unwrap();
+        let (now, all) = (&world.counters()[other], 2 * LENGTHS.len() as u64 + 2);
+        let expected = Traffic { operations: all, bytes: (3 * len + 8) as u64 };
+        let grown = |now: Traffic, before: Traffic| Traffic {
+            operations: now.operations - before.operations,
+            bytes: now.bytes - before.bytes,
+        };
+        assert_eq!(grown(now.sends, before[other].sends), expected);
+        assert_eq!(grown(now.recvs, before[other].recvs), expected);
+        drop((recv, send));
+        world.finish().unwrap();
+    });
+    let document = read(&path);
+    let all = document["traceEvents"].as_array().unwrap();
+    for rank in 0..2 {
+        let other = 1 - rank;
+        let bars = |name: &str| {
+            let bars = events(&document, rank, name).into_iter().filter(|event| event["ph"] == "b");
+            bars.map(|event| event["args"]["bytes"].as_u64().unwrap() as usize).collect::<Vec<_>>()
+        };
+        for tag in [7, 8] {
+            assert_eq!(bars(&format!("send tag {tag} to rank {other}")), LENGTHS);
+            assert_eq!(bars(&format!("recv tag {tag} from rank {other}")), LENGTHS);
+            let starts = events(&document, rank, &format!("start send tag {tag} to rank {other}"));
+            assert_eq!(starts.len(), LENGTHS.len());
+            let posts = events(&document, rank, &format!("start recv tag {tag} from any rank"));
+            assert_eq!(posts.len(), LENGTHS.len());
+        }
+        assert_eq!(
+            (
+                bars(&format!("send tag 9 to rank {other}")),
+                bars(&format!("recv tag 9 from rank {other}"))
+            ),
+            (vec![8], vec![8])
+        );
+        let named = |event: &&Value, start: &str| {
+            event["pid"] == rank && event["name"].as_str().is_some_and(|it| it.starts_with(start))
+        };
+        assert!(all.iter().filter(|event| named(event, "wait for receive of tag 9")).count() >= 1);
+        // Each message through streams is copied from the memory of one rank and to that of the other, piece by piece, and the last by the program's.
+        for (way, bytes) in
+            [("from", LENGTHS.iter().sum::<usize>()), ("to", 2 * LENGTHS.iter().sum::<usize>())]
+        {
+            let copies = events(&document, rank, &format!("tagged message {way} host"));
+            let copied: u64 =
+                copies.iter().map(|copy| copy["args"]["bytes"].as_u64().unwrap()).sum();
+            assert_eq!(copied, bytes as u64, "{way}");
+        }
+        // Each leaves before it has come.
+        let arrows = |ph: &'static str, rank: usize| {
+            all.iter().filter(move |event| event["ph"] == ph && event["pid"] == rank)
+        };
+        let mut met = 0;
+        for left in arrows("s", rank) {
+            let mut came = arrows("f", other).filter(|event| event["id"] == left["id"]);
+            let came = came.next().unwrap_or_else(|| panic!("{left} has not come"));
+            assert!(came["ts"].as_f64() >= left["ts"].as_f64(), "{left} {came}");
+            met += 1;
+        }
+        assert_eq!(met, 2 * LENGTHS.len() + 2);
     }
 }
 

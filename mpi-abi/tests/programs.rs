@@ -135,6 +135,23 @@ fn opencl_memory_that_a_datatype_says_is_sent_and_received_behind_its_queue() {
     }
 }
 
+/// Without its driver, which the next test runs it with.
+#[test]
+fn the_program_of_cuda_memory_compiles() {
+    let folder = tempfile::tempdir().unwrap();
+    compiled(folder.path(), "cuda", &["-Wl,--unresolved-symbols=ignore-all"]);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn cuda_memory_that_a_datatype_says_is_sent_and_received_in_the_order_of_its_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "cuda", &["-l:libcuda.so.1"]);
+    for (ranks, path) in [(1, "auto"), (2, "auto"), (3, "nic"), (2, "nic-tcp")] {
+        run_through(&program, ranks, path);
+    }
+}
+
 #[test]
 fn a_function_that_is_not_part_of_the_subset_says_its_name_and_ends_the_program() {
     let folder = tempfile::tempdir().unwrap();

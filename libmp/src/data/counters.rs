@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::path::Path;
 use crate::ownership::this_thread;
@@ -51,7 +52,7 @@ pub struct PeerCounters {
     pub path: Option<Path>,
     /// Messages to it, started by the host or enqueued on a stream.
     pub sends: Traffic,
-    /// Receives from it; the bytes are those of the buffers.
+    /// Receives from it; the bytes are those of the buffers, of tagged messages, which are counted when they are complete, what has come.
     pub recvs: Traffic,
     /// Puts into its window.
     pub puts: Traffic,
@@ -61,7 +62,7 @@ pub struct PeerCounters {
     pub signals: u64,
     /// Atomic operations on its window.
     pub atomics: u64,
-    /// Times that the host had to wait for an operation with it, or made a stream wait.
+    /// Times that the host had to wait for an operation with it, or made a stream wait; of tagged messages none.
     pub waits: u64,
     /// Times that a started operation was tried in vain, because the other had not done its part.
     pub retries: u64,
@@ -101,6 +102,42 @@ pub(crate) struct Counters {
     pub atomics: Number,
     pub waits: Number,
     pub retries: Number,
+    /// Of those who count for themselves.
+    apart: Mutex<Vec<Arc<Exchanged>>>,
+}
+
+/// Messages that somebody counts who adds under a lock of his own, or is alone otherwise.
+#[derive(Default)]
+pub(crate) struct Exchanged {
+    pub sends: Count,
+    pub recvs: Count,
+}
+
+impl Counters {
+    /// Where somebody else counts messages with the same rank.
+    pub fn apart(&self) -> Arc<Exchanged> {
+        let mut all = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of those who are gone one place is enough.
+        let is_left = |counts: &Arc<Exchanged>| Arc::strong_count(counts) == 1;
+        all.iter().find(|counts| is_left(counts)).cloned().unwrap_or_else(|| {
+            all.push(Arc::default());
+            all[all.len() - 1].clone()
+        })
+    }
+
+    /// All messages: to the other, and from it.
+    pub fn messages(&self) -> [Traffic; 2] {
+        let all = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = [self.sends.read(), self.recvs.read()];
+        for counts in all.iter() {
+            for (sum, count) in sum.iter_mut().zip([&counts.sends, &counts.recvs]) {
+                let Traffic { operations, bytes } = count.read();
+                sum.operations += operations;
+                sum.bytes += bytes;
+            }
+        }
+        sum
+    }
 }
 
 #[derive(Default)]
@@ -113,6 +150,13 @@ impl Count {
     pub fn add(&self, bytes: u64) {
         self.operations.add(1);
         self.bytes.add(bytes);
+    }
+
+    /// As whoever adds alone, which costs less.
+    #[inline]
+    pub fn add_alone(&self, bytes: u64) {
+        self.operations.add_alone(1);
+        self.bytes.add_alone(bytes);
     }
 
     pub fn read(&self) -> Traffic {
@@ -134,10 +178,15 @@ impl Number {
         let this = this_thread();
         if self.owner.load(Ordering::Relaxed) == this {
             // A thread that is called as one that has ended was started after that.
-            self.owners.store(self.owners.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+            self.add_alone(more);
         } else {
             self.add_as_another(this, more);
         }
+    }
+
+    #[inline]
+    fn add_alone(&self, more: u64) {
+        self.owners.store(self.owners.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 
     #[cold]

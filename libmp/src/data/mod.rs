@@ -51,7 +51,7 @@
 pub(crate) mod arena;
 mod collective;
 pub(crate) mod common;
-mod counters;
+pub(crate) mod counters;
 pub(crate) mod endpoint;
 mod fused;
 pub(crate) mod mailbox;

@@ -206,12 +206,13 @@ impl Plane {
     /// What has been counted for a rank of the world.
     pub fn counted(&self, world_rank: usize) -> PeerCounters {
         let counters = self.counters.get(world_rank).cloned().unwrap_or_default();
+        let [sends, recvs] = counters.messages();
         PeerCounters {
             world_rank,
             host: self.peer(world_rank).host.clone(),
             path: self.path(world_rank).ok(),
-            sends: counters.sends.read(),
-            recvs: counters.recvs.read(),
+            sends,
+            recvs,
             puts: counters.puts.read(),
             gets: counters.gets.read(),
             signals: counters.signals.read(),

@@ -5,6 +5,7 @@
 mod direct;
 mod recv;
 mod send;
+mod shown;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,11 +19,13 @@ use super::pool::{Pool, Ticket};
 use super::rings::Rings;
 use super::staging::{Staged, Staging, Words};
 use super::{Options, Source, Status, Tag};
+use crate::data::counters::Exchanged;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Matcher, Posted};
+use crate::trace::Trace;
 use crate::transport::Call;
 use direct::{Direct, Lent};
 
@@ -53,6 +56,7 @@ struct Peer {
     /// Receives whose bytes come through the bulk ring.
     incoming: VecDeque<usize>,
     pull: Pull,
+    counts: Arc<Exchanged>,
 }
 
 /// A message that nobody has wanted yet.
@@ -106,6 +110,8 @@ pub(super) struct Entry {
     pub memory: Memory,
     label: Label,
     state: State,
+    /// When it was started, for the timeline.
+    since: u64,
     /// Nobody waits for it any more.
     pub abandoned: bool,
 }
@@ -113,7 +119,7 @@ pub(super) struct Entry {
 impl Default for Entry {
     fn default() -> Entry {
         let (memory, label, state) = (Memory::Nowhere, Label::default(), State::Queued);
-        Entry { ticket: Ticket::NOBODYS, memory, label, state, abandoned: false }
+        Entry { ticket: Ticket::NOBODYS, memory, label, state, since: 0, abandoned: false }
     }
 }
 
@@ -141,6 +147,13 @@ pub(super) struct Engine {
     direct: Direct,
     /// Whose lines are looked at first.
     turn: usize,
+    trace: Trace,
+    /// Whether calls and messages are shown to anybody.
+    is_shown: bool,
+    /// When the last call that started a request began, for the timeline.
+    began: u64,
+    /// A number that all ranks have, of no other tagged messages.
+    id: u64,
     /// Held: the others write into it.
     _window: Window<u8>,
 }
@@ -157,8 +170,8 @@ impl Engine {
         window: Window<u8>,
         share: &Buffer<u8>,
         layout: Layout,
-        (rank, ranks): (usize, &[usize]),
-        (plane, words): (&Plane, &Arc<Words>),
+        (rank, ranks, id): (usize, &[usize], u64),
+        (plane, words): (&Arc<Plane>, &Arc<Words>),
         options: &Options,
     ) -> Result<Engine> {
         let failed = |source| Error::Memory { op: "making tagged messages".into(), source };
@@ -178,6 +191,7 @@ impl Engine {
                 streams: VecDeque::new(),
                 incoming: VecDeque::new(),
                 pull,
+                counts: plane.counters_of(world).apart(),
             })
         };
         let peers = ranks.iter().enumerate().map(peer).collect::<Result<Vec<_>>>()?;
@@ -186,11 +200,15 @@ impl Engine {
             peers,
             requests: Pool::default(),
             matcher: Matcher::new(),
-            staging: Staging::new(options.chunk, words.clone()),
+            staging: Staging::new(options.chunk, plane, words),
             moved: 0,
             landing: Vec::new(),
             direct: Direct::new(!options.staged),
             turn: 0,
+            trace: plane.trace.clone(),
+            is_shown: plane.trace.has_spans(),
+            began: 0,
+            id,
             _window: window,
         })
     }

@@ -52,14 +52,6 @@ pub(super) struct Copier {
     pub words: Arc<Words>,
 }
 
-impl Copier {
-    /// Starts a copy, behind what the stream has been given.
-    pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<Done> {
-        self.stream.copy(to, from)?;
-        Ok(Done::Told(self.words.tell(&self.stream)?))
-    }
-}
-
 pub(super) struct Lane {
     /// `None`: of OpenCL.
     pub ordinal: Option<Option<u32>>,

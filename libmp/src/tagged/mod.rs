@@ -57,6 +57,7 @@ mod tickets;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 use gdsync::{CudaDevice, Deadline, Device};
@@ -119,19 +120,26 @@ impl Tagged {
         let checked = options.check().map_err(|error| error.to_string());
         let mine = (checked, options.eager_limit, options.unexpected, options.ring);
         let mut gpus = CudaDevice::is_any_open();
-        let blob =
-            postcard::to_stdvec(&(&mine, gpus)).map_err(|error| mismatch(error.to_string()))?;
+        let (rank, size) = (communicator.rank(), communicator.size());
+        // Unique with the rank that makes it, whose number all take.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let made = u64::from(MADE.fetch_add(1, Ordering::Relaxed));
+        let mut id = (communicator.world_rank(rank)? as u64) << 32 | made;
+        let blob = postcard::to_stdvec(&(&mine, gpus, id));
+        let blob = blob.map_err(|error| mismatch(error.to_string()))?;
         for (rank, blob) in communicator.gather_blobs(&blob)?.blobs().into_iter().enumerate() {
             type Told = (std::result::Result<(), String>, usize, usize, Option<usize>);
-            let (told, has_gpu): (Told, bool) = postcard::from_bytes(blob)
+            let (told, has_gpu, theirs): (Told, bool, u64) = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             gpus |= has_gpu;
+            if rank == 0 {
+                id = theirs;
+            }
             told.0.clone().map_err(|reason| mismatch(format!("rank {rank}: {reason}")))?;
             if told != mine {
                 return Err(mismatch(format!("{mine:?} here, {told:?} of rank {rank}")));
             }
         }
-        let (rank, size) = (communicator.rank(), communicator.size());
         let ranks = (0..size).map(|rank| communicator.world_rank(rank));
         let ranks = ranks.collect::<Result<Vec<_>>>()?;
         let layout = Layout::new(options, size, gpus);
@@ -139,7 +147,7 @@ impl Tagged {
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();
         let words = Arc::default();
-        let ends = (rank, &ranks[..]);
+        let ends = (rank, &ranks[..], id);
         let engine = Engine::new(window, &share, layout, ends, (plane, &words), options)?;
         let shared = Arc::new(Shared {
             plane: plane.clone(),

@@ -349,6 +349,16 @@ impl Rings {
         line::numbered(&words[at..], number + 1)
     }
 
+    /// Number of the last line that was taken.
+    pub fn last_taken(&self) -> u64 {
+        self.taken.lines - 1
+    }
+
+    /// Number of the next line that is written.
+    pub fn next_sent(&self) -> u64 {
+        self.sent.lines
+    }
+
     /// The next line is taken.
     #[inline]
     pub fn pass_line(&mut self) {

@@ -17,6 +17,7 @@ use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 use crate::matching::Pattern;
 use crate::ownership::{Guard, Lock};
+use crate::trace::Span;
 use crate::transport::Call;
 
 /// Looks of a wait at its own messages between two pauses: what comes meanwhile is seen at once.
@@ -111,6 +112,9 @@ impl Shared {
         memory: &Memory,
     ) -> Result<Option<Outcome>> {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
+        if self.plane.trace.has_spans() {
+            return Ok(None); // It is shown as a request.
+        }
         let what = || none_of(bytes, self.of_receive(from, tag));
         for _ in 0..SOON {
             let (got, moved) = self.with(&what, |engine, way| {
@@ -125,6 +129,12 @@ impl Shared {
             }
         }
         Ok(None)
+    }
+
+    /// This thread waits for it until what is returned is dropped, in the timeline.
+    fn waits(&self, what: &dyn Fn() -> String) -> Option<Span<'_>> {
+        let trace = &self.plane.trace;
+        trace.has_spans().then(|| trace.span("host", format!("wait for {}", what())))
     }
 
     /// Looks for something, once.
@@ -162,6 +172,7 @@ impl Shared {
         if let Some(found) = look(&mut self.lock()) {
             return Ok(found);
         }
+        let _span = self.waits(what);
         let mut backoff = Backoff::new(deadline);
         let (mut rounds, mut since) = (0u32, None);
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };

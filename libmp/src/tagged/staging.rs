@@ -15,6 +15,8 @@ use gdsync::{Buffer, Device, Event, Result, Space, Stream, Word64};
 use super::lane::{Copier, Done, Lane};
 use super::memory::{Memory, write};
 use super::straight::Pinned;
+use crate::data::plane::Plane;
+use crate::trace;
 
 /// Bytes of a chunk of memory that no GPU copies.
 pub(super) const CHUNK: usize = 256 << 10;
@@ -294,6 +296,7 @@ pub(super) struct Staging {
     /// See [`Options::chunk`](super::Options::chunk).
     chosen: Option<usize>,
     words: Arc<Words>,
+    plane: Arc<Plane>,
     pub rings: Pinned,
     /// Copies by streams of the program's own, of receives that are over.
     trailing: Vec<Copy>,
@@ -304,11 +307,24 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    pub fn new(chosen: Option<usize>, words: Arc<Words>) -> Staging {
+    pub fn new(chosen: Option<usize>, plane: &Arc<Plane>, words: &Arc<Words>) -> Staging {
+        let (plane, words) = (plane.clone(), words.clone());
         let (lanes, queues, rings) = (Vec::new(), Queues::new(CONTEXTS), Pinned::default());
         let trailing = Vec::new();
         let (most, copies, straight, direct) = (0, 0, 0, 0);
-        Staging { lanes, queues, chosen, words, rings, trailing, most, copies, straight, direct }
+        Staging {
+            lanes,
+            queues,
+            chosen,
+            words,
+            plane,
+            rings,
+            trailing,
+            most,
+            copies,
+            straight,
+            direct,
+        }
     }
 
     /// Copies started so far.
@@ -400,8 +416,17 @@ impl Staging {
     ) -> Result<Option<Done>> {
         let Lane { copier, is_down, .. } = &self.lanes[lane];
         let (to, from) = if *is_down { (other, part) } else { (part, other) };
-        let copier = away.copier.as_ref().or(copier.as_ref());
-        copier.map(|copier| copier.copy(to, from)).transpose()
+        let Some(Copier { stream, words }) = away.copier.as_ref().or(copier.as_ref()) else {
+            return Ok(None);
+        };
+        let Plane { probes, trace, .. } = &*self.plane;
+        let label = || {
+            let way = if *is_down { "from" } else { "to" };
+            let name = format!("tagged message {way} {}", part.device());
+            trace::Label::new(name, &[("bytes", part.len() as u64)])
+        };
+        probes.around(trace, stream, label, || stream.copy(to, from))?;
+        Ok(Some(Done::Told(words.tell(stream)?)))
     }
 
     fn begun(&mut self, away: &mut Away, copy: Copy) {

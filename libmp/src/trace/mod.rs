@@ -31,7 +31,8 @@
 //! Rows of a rank are its threads, its streams, and whatever lanes the program makes. Spans: preparing, starting and
 //! waiting for operations with peer, tag and bytes; collectives; what streams are given (`enqueue`) and when they did it;
 //! the CPU time of the process as a counter. An operation that is under way is a bar of its own from its start to when it was
-//! seen complete, and an arrow leads from the send to the receive.
+//! seen complete, and an arrow leads from the send to the receive. Tagged messages are shown in the same way, and what streams copy of those to and from
+//! memory of devices is on the rows of these streams; what queues of OpenCL copy is not shown.
 //!
 //! # Clock
 //! `CLOCK_MONOTONIC`. Ranks of one host share it; the others ask rank 0 for its time when the world starts and are off by

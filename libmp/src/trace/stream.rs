@@ -90,6 +90,9 @@ impl Probes {
         let enqueued = enqueue()?;
         let Ok(end) = record() else { return Ok(enqueued) };
         let (device, lane) = (stream.device().clone(), trace.lane(stream.name().to_owned()));
+        if self.lock().pending.len() >= PENDING {
+            self.resolve(trace);
+        }
         let mut state = self.lock();
         if state.pending.len() < PENDING {
             state.pending.push(Pending { device, lane, label, begin, end });

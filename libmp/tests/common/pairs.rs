@@ -1,10 +1,11 @@
 //! Two ranks of this process with memory of GPUs, between which messages are timed.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::ops::Range;
 use std::time::Instant;
 
-use libmp::tagged::{Options, Tagged};
-use libmp::{Device, Region, World};
+use libmp::tagged::{Options, Place, Tagged, wait_all};
+use libmp::{Device, Region, Stream, World};
 
 use super::common::soon;
 
@@ -22,7 +23,19 @@ pub struct Pair {
     pub messages: Tagged,
     pub memory: Region<u8>,
     pub pinned: Region<u8>,
-    pub stream: libmp::gdsync::Stream,
+    pub stream: Stream,
+    /// For copies that are all started at once.
+    many: Vec<Stream>,
+}
+
+/// How a message of a GPU's memory goes by way of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    Library,
+    /// The whole is copied, sent, and copied.
+    Hand,
+    /// Parts of 1 MiB, all of whose copies are given to the driver at once, each on a stream of its own as far as there are streams.
+    HandAtOnce,
 }
 
 impl Pair {
@@ -31,7 +44,16 @@ impl Pair {
         let memory = world.alloc::<u8>(device, most).unwrap();
         let pinned = Region::from_buffer(device.alloc_pinned::<u8>(most).unwrap());
         let stream = world.stream(device).unwrap();
-        Pair { world, messages, memory, pinned, stream }
+        let many = (0..8).map(|_| world.stream(device).unwrap()).collect();
+        Pair { world, messages, memory, pinned, stream, many }
+    }
+
+    pub fn goes(&self, len: usize, by: By) {
+        match by {
+            By::Library => self.message(len),
+            By::Hand => self.by_hand(len, len),
+            By::HandAtOnce => self.at_once(len),
+        }
     }
 
     pub fn sends(&self) -> bool {
@@ -72,6 +94,34 @@ impl Pair {
             send.wait(soon()).unwrap();
         }
         self.stream.synchronize(soon()).unwrap();
+    }
+
+    /// By hand, in parts all of whose copies are given to the driver at once: as many at a time as there are streams.
+    fn at_once(&self, len: usize) {
+        let parts = || (0..len).step_by(MIB).map(|at| at..len.min(at + MIB)).enumerate();
+        let part = |range: Range<usize>| {
+            let (memory, pinned) = (self.memory.slice(range.clone()), self.pinned.slice(range));
+            (memory.unwrap(), pinned.unwrap())
+        };
+        let stream = |number: usize| &self.many[number % self.many.len()];
+        if self.sends() {
+            for (number, range) in parts() {
+                let (memory, pinned) = part(range);
+                stream(number).copy(pinned.buffer(), memory.buffer()).unwrap();
+            }
+            let sends = parts().map(|(number, range)| {
+                let (_, pinned) = part(range);
+                self.messages.isend(Place::from(&pinned).on(stream(number)), 1, 3).unwrap()
+            });
+            wait_all(&mut sends.collect::<Vec<_>>(), soon()).unwrap();
+        } else {
+            for (number, range) in parts() {
+                let (memory, pinned) = part(range);
+                self.messages.irecv(&pinned, 0, 3).unwrap().wait(soon()).unwrap();
+                stream(number).copy(memory.buffer(), pinned.buffer()).unwrap();
+            }
+            self.many.iter().for_each(|stream| stream.synchronize(soon()).unwrap());
+        }
     }
 
     /// GB/s of the median, until both are through.

@@ -1,7 +1,9 @@
 //! Receives: what comes from other ranks, until it is in its memory, and probes.
 
 use super::direct::Lent;
-use super::{ANYBODY, Arrival, Engine, Out, Outcome, Peer, Pull, State, Status, Way};
+use super::{
+    ANYBODY, Arrival, Engine, Out, Outcome, Peer, Pull, Source, State, Status, Tag, Way, What,
+};
 use crate::error::Result;
 use crate::matching::{Label, Pattern, Post};
 use crate::tagged::envelope::{Envelope, IN_LINES, Inside};
@@ -26,8 +28,10 @@ impl Engine {
         pattern: Pattern,
         memory: impl FnOnce(&mut Memory),
     ) -> Result<Ticket> {
+        let _span = self.is_shown.then(|| self.posts(way, &pattern));
         let (ticket, entry) = self.requests.take();
         memory(&mut entry.memory);
+        entry.since = self.began;
         entry.label.context = pattern.tag.is_none().into();
         entry.label.source = pattern.source.unwrap_or(ANYBODY);
         entry.label.tag = pattern.tag.unwrap_or_default();
@@ -51,7 +55,7 @@ impl Engine {
         let Some(source) = pattern.source.filter(|_| self.matcher.is_empty()) else {
             return Ok(None);
         };
-        let Peer { rings, out, streams, incoming, .. } = &mut self.peers[source as usize];
+        let Peer { rings, out, streams, incoming, counts, .. } = &mut self.peers[source as usize];
         let is_idle = out.is_empty() && streams.is_empty() && incoming.is_empty();
         let comes = |_| {
             let comes = (0..FEW).any(|_| rings.has_line());
@@ -86,6 +90,7 @@ impl Engine {
         rings.settled(len);
         rings.tell(way)?;
         self.moved += 1;
+        counts.recvs.add_alone(len as u64);
         let got = status(&Label { context: 0, source, tag }, len);
         Ok(Some(outcome(got, memory.len())))
     }
@@ -99,6 +104,7 @@ impl Engine {
     ) -> Result<Ticket> {
         let (ticket, entry) = self.requests.take();
         (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
+        entry.since = self.began;
         self.take(way, ticket.key(), label, arrival)?;
         Ok(ticket)
     }
@@ -132,6 +138,9 @@ impl Engine {
                 self.opened(way, from, envelope)?;
                 continue;
             };
+            if self.is_shown {
+                self.came(from);
+            }
             let label = Label { context: 0, source: from as u32, tag };
             match self.matcher.wanted(&label) {
                 Some(key) => self.put(way, key, label, bytes)?,
@@ -164,6 +173,9 @@ impl Engine {
     #[inline]
     fn opened(&mut self, way: &Way<'_>, from: usize, envelope: Envelope) -> Result<()> {
         let label = |tag| Label { context: 0, source: from as u32, tag };
+        if self.is_shown && !matches!(envelope, Envelope::Answer { .. } | Envelope::Ready { .. }) {
+            self.came(from);
+        }
         match envelope {
             Envelope::Lines { tag, len } | Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
@@ -236,6 +248,10 @@ impl Engine {
 
     #[inline(always)]
     pub(super) fn received(&mut self, key: usize, label: Label, len: usize, room: usize) {
+        self.peers[label.source as usize].counts.recvs.add_alone(len as u64);
+        if self.is_shown {
+            self.shows(self.requests[key].since, received(&label), len);
+        }
         let got = status(&label, len);
         self.complete(key, outcome(got, room));
     }
@@ -413,6 +429,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// What a receive that has got this is for.
+fn received(label: &Label) -> What {
+    What::Receive { from: Source::Rank(label.source as usize), tag: Tag::Is(label.tag) }
 }
 
 fn status(label: &Label, bytes: usize) -> Status {

@@ -1,6 +1,6 @@
 //! Sends: what waits for a line to another rank, and the bytes that receivers want.
 
-use super::{Engine, Out, Outcome, Peer, State, Status, Way};
+use super::{Engine, Entry, Out, Outcome, Peer, State, Status, Way, What};
 use crate::error::Result;
 use crate::matching::Label;
 use crate::tagged::envelope::{Envelope, LATER, lines};
@@ -18,7 +18,22 @@ impl Engine {
         tag: u64,
         memory: Memory,
     ) -> Result<Option<Ticket>> {
-        let Peer { out, rings, .. } = &mut self.peers[to];
+        if self.is_shown {
+            return self.send_shown(way, to, tag, memory);
+        }
+        self.send_now(way, to, tag, memory)
+    }
+
+    #[inline]
+    pub(super) fn send_now(
+        &mut self,
+        way: &Way<'_>,
+        to: usize,
+        tag: u64,
+        memory: Memory,
+    ) -> Result<Option<Ticket>> {
+        let Peer { out, rings, counts, .. } = &mut self.peers[to];
+        counts.sends.add_alone(memory.len() as u64);
         let is_away = matches!(memory, Memory::Away(_));
         if out.is_empty() && !is_away && rings.fit(way, memory.len())? == Fit::Now {
             rings.send(way, tag, &memory)?;
@@ -32,6 +47,7 @@ impl Engine {
         let label = Label { context: 0, source: to as u32, tag };
         let (ticket, entry) = self.requests.take();
         (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
+        entry.since = self.began;
         self.peers[to].out.push_back(Out::Send(ticket.key()));
         self.flush(way, to)?;
         Ok(ticket)
@@ -51,6 +67,7 @@ impl Engine {
                 Out::Send(key) => {
                     let entry = &mut self.requests[key];
                     let (len, tag) = (entry.memory.len(), entry.label.tag);
+                    let (line, at) = (peer.rings.next_sent(), self.trace.now());
                     let place = self.direct.place_of(entry, peer);
                     let rings = &mut peer.rings;
                     // What the CPU does not reach is fetched when it is wanted.
@@ -63,7 +80,7 @@ impl Engine {
                         (Fit::Wait, _) => return Ok(()),
                         (Fit::Now, _) => {
                             rings.send(way, tag, &entry.memory)?;
-                            self.complete(key, self.sent(tag, len));
+                            self.gone(key);
                         }
                         (Fit::Offer, Some(place)) => {
                             rings.lend(tag, &place);
@@ -77,6 +94,9 @@ impl Engine {
                             rings.line(way, &Envelope::Offer { tag, len, send, address })?;
                         }
                     }
+                    if self.is_shown {
+                        self.left(to, line, at);
+                    }
                 }
             }
             self.peers[to].out.pop_front();
@@ -85,8 +105,14 @@ impl Engine {
         Ok(())
     }
 
-    fn sent(&self, tag: u64, bytes: usize) -> Outcome {
-        Outcome::Done(Status { source: self.rank, tag, bytes })
+    /// A send is over.
+    fn gone(&mut self, key: usize) {
+        let Entry { label: Label { source, tag, .. }, since, ref memory, .. } = self.requests[key];
+        let bytes = memory.len();
+        if self.is_shown {
+            self.shows(since, What::Send { to: source as usize, tag }, bytes);
+        }
+        self.complete(key, Outcome::Done(Status { source: self.rank, tag, bytes }));
     }
 
     /// Writes what is wanted into the bulk ring, as far as there is room.
@@ -125,8 +151,7 @@ impl Engine {
             entry.state = State::Streaming { at: at + written, until };
             if at + written == until {
                 peer.streams.pop_front();
-                let tag = entry.label.tag;
-                self.complete(key, self.sent(tag, until));
+                self.gone(key);
             }
         }
         Ok(())
@@ -152,13 +177,13 @@ impl Engine {
             let what = "it answers a tagged message that was not offered";
             return Err(self.peers[from].rings.breach(way, what));
         };
-        let (key, len, tag) = (entry.ticket.key(), entry.memory.len(), entry.label.tag);
+        let (key, len) = (entry.ticket.key(), entry.memory.len());
         if wanted == LATER {
             self.direct.asked.push((entry.ticket, from));
             return self.tell_ready(way);
         }
         if wanted == 0 {
-            self.complete(key, self.sent(tag, len));
+            self.gone(key);
             return Ok(());
         }
         entry.state = State::Streaming { at: 0, until: len };
