@@ -123,9 +123,8 @@ fn beside<R: Send>(
                 pair.world.finish().unwrap();
             });
         });
-        while !under_way.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
+        let go = soon().poll(|| under_way.load(Ordering::Relaxed).then_some(()));
+        assert!(go.is_some(), "no message goes");
         let said = does();
         stop.store(true, Ordering::Relaxed);
         ranks.join().unwrap();
@@ -304,8 +303,8 @@ fn launch_on_default(function: sys::CUfunction, words: &mut [u64]) {
     assert_eq!(launched, sys::CUresult::CUDA_SUCCESS);
 }
 
-/// Works until it is to stop; how often.
-fn work(device: &Device, work: Work, on_default: bool, stop: &AtomicBool) -> u64 {
+/// Works until it is to stop, and says when it has begun.
+fn work(device: &Device, (work, on_default): (Work, bool), [begun, stop]: [&AtomicBool; 2]) {
     const LEN: usize = 16 * MIB;
     let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
     let [to, from] = memory.each_ref().map(address);
@@ -317,7 +316,6 @@ fn work(device: &Device, work: Work, on_default: bool, stop: &AtomicBool) -> u64
     let (copies, computes) = (function(c"mp_copies"), function(c"test_on_chip"));
     /// Of a computation, in twenty microseconds.
     const ROUNDS: u64 = 400;
-    let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..8 {
             match (work, on_default) {
@@ -349,9 +347,8 @@ fn work(device: &Device, work: Work, on_default: bool, stop: &AtomicBool) -> u64
         let done = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
         assert_eq!(done, sys::CUresult::CUDA_SUCCESS);
         stream.synchronize(soon()).unwrap();
-        count += 8;
+        begun.store(true, Ordering::Relaxed);
     }
-    count
 }
 
 /// What work of the application on the driver's default stream, which others' blocking streams would wait for, costs messages: beside the same
@@ -361,12 +358,14 @@ fn work(device: &Device, work: Work, on_default: bool, stop: &AtomicBool) -> u64
 fn messages_are_timed_while_the_application_works_on_the_default_stream() {
     let device = Device::cuda(0).unwrap();
     let rate = |len: usize, by: Option<(Work, bool)>| {
-        let stop = AtomicBool::new(false);
+        let (begun, stop) = (AtomicBool::new(by.is_none()), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let worker = by.map(|(kind, on_default)| {
-                let (device, stop) = (&device, &stop);
-                scope.spawn(move || work(device, kind, on_default, stop))
-            });
+            if let Some(by) = by {
+                let (device, words) = (&device, [&begun, &stop]);
+                scope.spawn(move || work(device, by, words));
+            }
+            let works = soon().poll(|| begun.load(Ordering::Relaxed).then_some(()));
+            assert!(works.is_some(), "it does not work");
             let rates = on_threads(World::threads(2).unwrap(), |world| {
                 let options = Options { staged: true, ..Options::default() };
                 let pair = Pair::new(world, &device, len, &options);
@@ -375,8 +374,6 @@ fn messages_are_timed_while_the_application_works_on_the_default_stream() {
                 median(rates.to_vec())
             });
             stop.store(true, Ordering::Relaxed);
-            let count = worker.map(|worker| worker.join().unwrap());
-            assert_ne!(count, Some(0), "it has not worked");
             rates[0]
         })
     };

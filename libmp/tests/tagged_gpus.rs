@@ -285,6 +285,38 @@ fn long_messages_between(devices: [&Device; 2], most: usize) {
     }
 }
 
+/// Whether the size of chunks that is chosen is about the best.
+#[test]
+#[ignore = "needs a GPU"]
+fn chunks_of_all_sizes_are_timed() {
+    let device = Device::cuda(0).unwrap();
+    let chunks = [128 << 10, 256 << 10, 512 << 10, MIB, 2 * MIB].map(Some);
+    for other in with_others(&device) {
+        println!(
+            "between {device} and {other}, bytes: GB/s in chunks of 128 KiB to 2 MiB; as it is"
+        );
+        for len in [256 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB] {
+            let rate = |chunk: Option<usize>| {
+                let options = Options { chunk, staged: true, ..Options::default() };
+                let rates = on_threads(World::threads(2).unwrap(), |world| {
+                    let device = [&device, &other][world.rank()];
+                    let pair = Pair::new(world, device, len, &options);
+                    let rate = pair.rate(len, || pair.message(len));
+                    pair.world.finish().unwrap();
+                    rate
+                });
+                rates[0]
+            };
+            let turns: Vec<_> = (0..5)
+                .map(|_| chunks.into_iter().chain([None]).map(rate).collect::<Vec<_>>())
+                .collect();
+            let of = |at: usize| median(turns.iter().map(|turn| turn[at]).collect());
+            let row: Vec<String> = (0..=chunks.len()).map(|at| format!("{:.2}", of(at))).collect();
+            println!("{len}: {}", row.join(" "));
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn messages_between_gpus_are_read_out_of_the_senders_memory_and_timed() {

@@ -1,6 +1,7 @@
 //! Two ranks of this process with memory of GPUs, between which messages are timed.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -24,8 +25,8 @@ pub struct Pair {
     pub memory: Region<u8>,
     pub pinned: Region<u8>,
     pub stream: Stream,
-    /// For copies that are all started at once.
-    many: Vec<Stream>,
+    /// For copies that are all started at once, once there are any: streams share channels of the device.
+    many: OnceCell<Vec<Stream>>,
 }
 
 /// How a message of a GPU's memory goes by way of the host.
@@ -44,8 +45,7 @@ impl Pair {
         let memory = world.alloc::<u8>(device, most).unwrap();
         let pinned = Region::from_buffer(device.alloc_pinned::<u8>(most).unwrap());
         let stream = world.stream(device).unwrap();
-        let many = (0..8).map(|_| world.stream(device).unwrap()).collect();
-        Pair { world, messages, memory, pinned, stream, many }
+        Pair { world, messages, memory, pinned, stream, many: OnceCell::new() }
     }
 
     pub fn goes(&self, len: usize, by: By) {
@@ -103,7 +103,10 @@ impl Pair {
             let (memory, pinned) = (self.memory.slice(range.clone()), self.pinned.slice(range));
             (memory.unwrap(), pinned.unwrap())
         };
-        let stream = |number: usize| &self.many[number % self.many.len()];
+        let device = self.memory.buffer().device();
+        let new = || (0..8).map(|_| self.world.stream(device).unwrap()).collect();
+        let many = self.many.get_or_init(new);
+        let stream = |number: usize| &many[number % many.len()];
         if self.sends() {
             for (number, range) in parts() {
                 let (memory, pinned) = part(range);
@@ -120,7 +123,7 @@ impl Pair {
                 self.messages.irecv(&pinned, 0, 3).unwrap().wait(soon()).unwrap();
                 stream(number).copy(memory.buffer(), pinned.buffer()).unwrap();
             }
-            self.many.iter().for_each(|stream| stream.synchronize(soon()).unwrap());
+            many.iter().for_each(|stream| stream.synchronize(soon()).unwrap());
         }
     }
 

@@ -11,6 +11,7 @@ int cuDeviceGet(int *, int);
 int cuDevicePrimaryCtxRetain(handle *, int);
 int cuCtxSetCurrent(handle);
 int cuMemAlloc_v2(uint64_t *, size_t);
+int cuMemAllocHost_v2(void **, size_t);
 int cuStreamCreate(handle *, unsigned);
 int cuStreamSynchronize(handle);
 int cuMemcpyHtoDAsync_v2(uint64_t, const void *, size_t, handle);
@@ -18,7 +19,6 @@ int cuMemcpyDtoHAsync_v2(void *, uint64_t, size_t, handle);
 int cuMemsetD8Async(uint64_t, unsigned char, size_t, handle);
 
 enum { LEN = 700000 };
-static unsigned char out[LEN], in[LEN];
 
 /* The first byte of a message of this round and rank. */
 static unsigned char seed(int round, int rank) { return (unsigned char)(round * 5 + rank * 3 + 1); }
@@ -27,6 +27,7 @@ int main(int argc, char **argv) {
     int rank, size, device;
     handle context, stream, other;
     uint64_t from, to;
+    unsigned char *out, *in;
     MPI_Datatype type, received;
     MPI_Request requests[2];
     MPI_Init(&argc, &argv);
@@ -36,6 +37,8 @@ int main(int argc, char **argv) {
     REQUIRE(cuInit(0) == 0 && cuDeviceGet(&device, 0) == 0);
     REQUIRE(cuDevicePrimaryCtxRetain(&context, device) == 0 && cuCtxSetCurrent(context) == 0);
     REQUIRE(cuMemAlloc_v2(&from, LEN) == 0 && cuMemAlloc_v2(&to, LEN) == 0);
+    /* Pinned: a copy from a stream that waits to memory that is not would be waited for. */
+    REQUIRE(cuMemAllocHost_v2((void **)&out, LEN) == 0 && cuMemAllocHost_v2((void **)&in, LEN) == 0);
     REQUIRE(cuStreamCreate(&stream, 1) == 0 && cuStreamCreate(&other, 1) == 0);
     MPI_Type_dup(MPI_BYTE, &type);
     MPI_Type_set_attr(type, MPIX_MEMORY_KIND, (void *)MPIX_MEMORY_CUDA);

@@ -10,6 +10,7 @@ mod nvshmem;
 mod one_sided;
 mod ours;
 mod staged;
+mod tagged;
 mod two;
 
 use anyhow::{Context, Result};
@@ -125,6 +126,11 @@ fn rounds_in_kernels(size: u64) -> u64 {
     IN_KERNELS.min((256 << 20) / size.max(1)).max(50)
 }
 
+/// Rounds of a sample with messages of `size` for each of which the CPU waits.
+fn rounds_by_host(size: u64) -> u32 {
+    200.min((256 << 20) / size.max(1)).max(4) as u32
+}
+
 /// The others that play, or why they do not.
 struct Others<'a> {
     nccl: &'a Result<nccl::Nccl, String>,
@@ -185,13 +191,14 @@ pub(super) fn measure(
         Err(reason) => format!("NVSHMEM: absent: {reason}."),
     });
     if let (Ok(mpi), true) = (mpi, two) {
-        method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}).", mpi.version()));
+        method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}); beside tagged messages, which go from memory of a device to memory of a device: cuMemcpyDtoHAsync, cuStreamSynchronize, MPI_Send, MPI_Recv, cuMemcpyHtoDAsync, cuStreamSynchronize.", mpi.version()));
     }
     let mpi = mpi.map_err(str::to_owned);
     let others = Others { nccl: &nccl, nvshmem: &nvshmem, mpi: &mpi };
     let mut table = Figures { rank, journal, plan, bar, figures: Vec::new(), absent: Vec::new() };
     if two {
         two::streams(&mut table, &others)?;
+        two::tagged(&mut table, &others)?;
         two::kernels(&mut table, &others)?;
         two::bandwidth(&mut table, &others)?;
         two::exchanges(&mut table, &others)?;

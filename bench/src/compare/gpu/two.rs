@@ -3,7 +3,9 @@
 use anyhow::Result;
 
 use super::one_sided::What;
-use super::{Figures, Others, Players, VOLUME, exchange, floor, of, one_sided, ours, staged};
+use super::{
+    Figures, Others, Players, VOLUME, exchange, floor, of, one_sided, ours, staged, tagged,
+};
 use super::{IN_KERNELS, ON_STREAMS};
 use crate::result::{Axis, Plot};
 
@@ -13,6 +15,8 @@ const CPU_TIME: &str = "CPU time of a receive and a send on a stream";
 const KERNELS: &str = "Latency, kernels of two GPUs";
 const BANDWIDTH: &str = "Bandwidth between two GPUs";
 const EXCHANGE: &str = "Exchange of a halo, two GPUs";
+
+const TAGGED: &str = "Latency, tagged messages of two GPUs";
 
 /// Blocks of the copying kernels.
 const BLOCKS: [u64; 5] = [1, 4, 16, 64, 132];
@@ -29,6 +33,7 @@ pub fn method() -> Vec<String> {
         format!(
             "Latency on streams: ping-pong of two streams, {ON_STREAMS} rounds enqueued and then waited for, by the CPU's clock; half a round."
         ),
+        "Latency of tagged messages: from memory of a GPU to memory of the other, matched when they meet, each waited for by the CPU before the next; half a round. By way of the host: as between machines (Options::staged).".into(),
         format!(
             "Latency in kernels: ping-pong of one block a side, at most {IN_KERNELS} rounds by the GPU's clock; half a round. libmp and NVSHMEM: 32 to 1024 threads, as suit the size for libmp (NVSHMEM with 1024, too); the floor: as many threads, plain stores, then one st.release.sys."
         ),
@@ -51,7 +56,7 @@ pub fn method() -> Vec<String> {
 /// Points of these figures where there are so many sizes of messages.
 pub fn points(sizes: usize) -> usize {
     let alone = ALONE.iter().map(|(_, places)| places.len()).sum::<usize>();
-    2 * sizes + BLOCKS.len() + HALOS.len() + alone
+    3 * sizes + BLOCKS.len() + HALOS.len() + alone
 }
 
 /// Latencies on streams, and what a message there costs the CPU.
@@ -66,6 +71,16 @@ pub fn streams(table: &mut Figures, others: &Others) -> Result<()> {
     let message = || Axis::log("message", "B");
     table.show(LATENCY, Plot::Lines, (message(), Axis::log("one way", "µs")), true, latency);
     table.show(CPU_TIME, Plot::Lines, (message(), Axis::log("CPU time", "µs")), true, cpu);
+    Ok(())
+}
+
+/// Latencies of messages that are matched when they meet, and waited for by the CPU.
+pub fn tagged(table: &mut Figures, others: &Others) -> Result<()> {
+    let mut players: Players = [false, true].map(tagged::player).into();
+    players.extend(of("MPI", others.mpi, |mpi| vec![staged::copied(mpi)]));
+    let (latency, _) = table.measure(TAGGED, &table.sizes(), &mut players)?;
+    let axes = (Axis::log("message", "B"), Axis::log("one way", "µs"));
+    table.show(TAGGED, Plot::Lines, axes, true, latency);
     Ok(())
 }
 
