@@ -28,9 +28,9 @@ fn a_copy_brings_every_byte_and_touches_no_more(device: &Device) {
     let (stream, kernels) = (device.stream().unwrap(), Kernels::of(device));
     let stamps: Buffer<u64> = device.alloc_pinned(4).unwrap();
     let [source, target] =
-        [(); 2].map(|()| device.alloc::<u8>(AROUND + 5003 + 16 + AROUND).unwrap());
+        [(); 2].map(|()| device.alloc::<u8>(AROUND + 5003 + 128 + AROUND).unwrap());
     for (flavour, threads, blocks) in GROUPS {
-        for (to, from) in [(0, 0), (8, 0), (1, 1), (0, 3), (13, 8)] {
+        for (to, from) in [(0, 0), (8, 0), (1, 1), (0, 3), (13, 8), (16, 0), (48, 32), (120, 8)] {
             for bytes in [0, 1, 8, 15, 16, 17, 4096, 5003usize] {
                 let there: Vec<u8> =
                     (0..source.len()).map(|i| (31 * i + 1 + bytes) as u8).collect();

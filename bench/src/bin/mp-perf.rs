@@ -165,6 +165,9 @@ enum What {
         /// Blocks of the copying kernel; 0: one on each multiprocessor.
         #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,0", value_parser = within(0..=65_535_u32))]
         blocks: Vec<u32>,
+        /// Bytes behind the beginning of a cache line where puts begin.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..128))]
+        offset: u64,
     },
     /// How many messages a second get across when none is waited for, in every form.
     MessageRate {
@@ -437,8 +440,8 @@ fn run(what: What) -> Result<()> {
             let plan = latency::Plan { forms, sizes, rounds, repeats: common.repeats, threads };
             common.run(|rank| Ok((latency::method(rank, &plan), latency::measure(rank, &plan)?)))
         }
-        What::Bandwidth { common, size: sizes, blocks } => {
-            let plan = bandwidth::Plan { sizes, blocks, repeats: common.repeats };
+        What::Bandwidth { common, size: sizes, blocks, offset } => {
+            let plan = bandwidth::Plan { sizes, blocks, offset, repeats: common.repeats };
             common
                 .run(|rank| Ok((bandwidth::method(rank, &plan), bandwidth::measure(rank, &plan)?)))
         }

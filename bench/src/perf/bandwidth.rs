@@ -16,6 +16,8 @@ pub struct Plan {
     pub sizes: Vec<u64>,
     /// Blocks of the copying kernel; 0: one on each multiprocessor.
     pub blocks: Vec<u32>,
+    /// Bytes behind the beginning of a cache line where puts begin.
+    pub offset: u64,
     /// Repeats.
     pub repeats: u32,
 }
@@ -31,7 +33,8 @@ const THREADS: u32 = 1024;
 /// A copy that fails.
 pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let largest = plan.sizes.iter().copied().max().context("no sizes")?;
-    let region: Region<u8> = rank.world.alloc(&rank.device, largest as usize)?;
+    let room = largest as usize + plan.offset as usize;
+    let region: Region<u8> = rank.world.alloc(&rank.device, room)?;
     let window = rank.world.window(&region, 0)?;
     let other = window.memory_of(1)?.clone();
     let source: Region<u8> = rank.world.alloc(&rank.device, largest as usize)?;
@@ -50,8 +53,9 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
         let mut points = Vec::new();
         for &size in &plan.sizes {
             bar.set_message(format!("{}, {size} B", player.name(cuda.is_some())));
-            let range = 0..size as usize;
-            let (to, from) = (other.slice(range.clone())?, source.buffer().slice(range)?);
+            let at = plan.offset as usize;
+            let to = other.slice(at..at + size as usize)?;
+            let from = source.buffer().slice(0..size as usize)?;
             let mut samples = Vec::new();
             for repeat in 0..=plan.repeats {
                 rank.world.barrier()?;
@@ -82,8 +86,8 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 /// How it was measured.
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
-        "One way between {}; 1 GiB a repeat in puts of the given size, at least one and at most 2000 of them, one after another into the same memory; {} repeats; kernels of {THREADS} threads a block by the GPU's clock, from the first block's start until the last block's stores have arrived; streams by the CPU's clock; 1 GB = 10^9 bytes.",
-        rank.ranks, plan.repeats
+        "One way between {}; 1 GiB a repeat in puts of the given size, at least one and at most 2000 of them, one after another into the same memory, {} bytes behind the beginning of a cache line; {} repeats; kernels of {THREADS} threads a block by the GPU's clock, from the first block's start until the last block's stores have arrived; streams by the CPU's clock; 1 GB = 10^9 bytes.",
+        rank.ranks, plan.offset, plan.repeats
     )]
 }
 

@@ -22,11 +22,11 @@ constexpr Shape shapes[] = {{0, 1, 1}, {1, 32, 1}, {2, 40, 1}, {2, 3, 2}};
 }  // namespace
 
 CASE(a_copy_brings_every_byte_from_any_place_to_any_other_and_touches_no_more) {
-    constexpr size_t around = 64;
+    constexpr size_t around = 128;
     for (const Shape& shape : shapes)
-        for (const auto& [to, from] : {std::pair<size_t, size_t>{0, 0}, {8, 0}, {8, 8}, {1, 1}, {0, 3}, {13, 8}})
+        for (const auto& [to, from] : {std::pair<size_t, size_t>{0, 0}, {8, 0}, {8, 8}, {1, 1}, {0, 3}, {13, 8}, {16, 0}, {48, 32}, {120, 8}, {127, 1}})
             for (const uint64_t bytes : {0u, 1u, 8u, 15u, 16u, 17u, 64u, 4096u, 5003u}) {
-                alignas(16) static unsigned char source[around + 5003 + 16 + around], target[sizeof source];
+                alignas(128) static unsigned char source[around + 5003 + 128 + around], target[sizeof source];
                 for (size_t i = 0; i < sizeof source; ++i) source[i] = static_cast<unsigned char>(31 * i + 1 + bytes);
                 std::fill(std::begin(target), std::end(target), static_cast<unsigned char>(0xa5));
                 uint64_t stamps[4] = {};

@@ -85,7 +85,12 @@ impl Player for Bandwidth {
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
-        let plan = bandwidth::Plan { sizes: vec![VOLUME], blocks: vec![self.blocks], repeats: 1 };
+        let plan = bandwidth::Plan {
+            sizes: vec![VOLUME],
+            blocks: vec![self.blocks],
+            offset: 0,
+            repeats: 1,
+        };
         let figures = bandwidth::measure(rank, &plan)?;
         // Only rank 0 measures.
         let value = only(&figures, 0);
