@@ -54,16 +54,6 @@ MP_COLD void copy_bytes(void* to, const void* from, std::uint64_t count, std::ui
     for (; i < count; i += stride) static_cast<unsigned char*>(to)[i] = static_cast<const unsigned char*>(from)[i];
 }
 
-// Bytes of a cache line, which are a packet on a link. A warp's stores begin with a line: else each of them is two packets.
-constexpr std::uint64_t line_bytes = 128;
-
-// A thread's first element, such that those of the first thread of a warp begin a line of the target; of few threads as it is. The threads before
-// that take the elements behind the last thread's.
-MP_DEVICE std::uint64_t first_on_a_line(std::uint64_t first, std::uint64_t stride, std::uint64_t ahead) {
-    if (stride < 32) return first;
-    return first < ahead ? first + stride - ahead : first - ahead;
-}
-
 // The elements that fit into what is left of `bytes` after `done`; how many bytes are done then.
 template <class Element>
 MP_DEVICE std::uint64_t copy_whole(void* to, const void* from, std::uint64_t bytes, std::uint64_t done,
@@ -75,8 +65,7 @@ MP_DEVICE std::uint64_t copy_whole(void* to, const void* from, std::uint64_t byt
     if (count <= stride) {  // the latency of a short one counts, and the rounds of a long one are many tests
         if (first < count) target[first] = source[first];
     } else {
-        const std::uint64_t ahead = address_of(target) % line_bytes / sizeof(Element);
-        copy_elements(target, source, count, first_on_a_line(first, stride, ahead), stride);
+        copy_elements(target, source, count, first, stride);
     }
     return done + count * sizeof(Element);
 }
