@@ -382,7 +382,7 @@ fn tagged_messages_show_their_starts_flights_arrivals_and_what_streams_copy() {
         let named = |event: &&Value, start: &str| {
             event["pid"] == rank && event["name"].as_str().is_some_and(|it| it.starts_with(start))
         };
-        assert!(all.iter().filter(|event| named(event, "wait for receive of tag 9")).count() >= 1);
+        assert!(all.iter().filter(|event| named(event, "wait for recv tag 9")).count() >= 1);
         // Each message through streams is copied from the memory of one rank and to that of the other, piece by piece, and the last by the program's.
         for (way, bytes) in
             [("from", LENGTHS.iter().sum::<usize>()), ("to", 2 * LENGTHS.iter().sum::<usize>())]

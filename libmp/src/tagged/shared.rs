@@ -132,9 +132,13 @@ impl Shared {
     }
 
     /// This thread waits for it until what is returned is dropped, in the timeline.
-    fn waits(&self, what: &dyn Fn() -> String) -> Option<Span<'_>> {
+    fn waits(&self, what: &dyn Fn() -> String, ticket: Option<Ticket>) -> Option<Span<'_>> {
         let trace = &self.plane.trace;
-        trace.has_spans().then(|| trace.span("host", format!("wait for {}", what())))
+        trace.has_spans().then(|| {
+            let request = ticket.and_then(|ticket| self.lock().what(ticket));
+            let what = request.map_or_else(what, |request| request.to_string());
+            trace.span("host", format!("wait for {what}"))
+        })
     }
 
     /// Looks for something, once.
@@ -172,7 +176,7 @@ impl Shared {
         if let Some(found) = look(&mut self.lock()) {
             return Ok(found);
         }
-        let _span = self.waits(what);
+        let _span = self.waits(what, ticket);
         let mut backoff = Backoff::new(deadline);
         let (mut rounds, mut since) = (0u32, None);
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };

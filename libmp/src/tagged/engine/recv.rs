@@ -28,7 +28,7 @@ impl Engine {
         pattern: Pattern,
         memory: impl FnOnce(&mut Memory),
     ) -> Result<Ticket> {
-        let _span = self.is_shown.then(|| self.posts(way, &pattern));
+        let _span = self.is_shown.then(|| self.starts(way, wanted(&pattern)));
         let (ticket, entry) = self.requests.take();
         memory(&mut entry.memory);
         entry.since = self.began;
@@ -102,6 +102,7 @@ impl Engine {
         (label, arrival): (Label, Arrival),
         memory: Memory,
     ) -> Result<Ticket> {
+        let _span = self.is_shown.then(|| self.starts(way, received(&label)));
         let (ticket, entry) = self.requests.take();
         (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
         entry.since = self.began;
@@ -429,6 +430,12 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// What a receive of these is for.
+fn wanted(pattern: &Pattern) -> What {
+    let from = pattern.source.map_or(Source::Any, |rank| Source::Rank(rank as usize));
+    What::Receive { from, tag: pattern.tag.map_or(Tag::Any, Tag::Is) }
 }
 
 /// What a receive that has got this is for.

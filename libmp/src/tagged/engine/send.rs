@@ -18,18 +18,17 @@ impl Engine {
         tag: u64,
         memory: Memory,
     ) -> Result<Option<Ticket>> {
-        if self.is_shown {
-            return self.send_shown(way, to, tag, memory);
+        match self.is_shown {
+            true => self.send_shown(way, (to, tag), memory),
+            false => self.send_now(way, (to, tag), memory),
         }
-        self.send_now(way, to, tag, memory)
     }
 
     #[inline]
     pub(super) fn send_now(
         &mut self,
         way: &Way<'_>,
-        to: usize,
-        tag: u64,
+        (to, tag): (usize, u64),
         memory: Memory,
     ) -> Result<Option<Ticket>> {
         let Peer { out, rings, counts, .. } = &mut self.peers[to];

@@ -5,7 +5,6 @@ use std::fmt;
 
 use super::{Engine, Source, Tag, Way, What};
 use crate::error::Result;
-use crate::matching::Pattern;
 use crate::tagged::memory::Memory;
 use crate::tagged::pool::Ticket;
 use crate::trace::Span;
@@ -29,19 +28,17 @@ impl fmt::Display for What {
 }
 
 impl Engine {
-    /// Sends, as somebody sees.
     #[cold]
     pub(super) fn send_shown(
         &mut self,
         way: &Way<'_>,
-        to: usize,
-        tag: u64,
+        (to, tag): (usize, u64),
         memory: Memory,
     ) -> Result<Option<Ticket>> {
-        let (what, bytes, line) =
-            (What::Send { to, tag }, memory.len(), self.peers[to].rings.next_sent());
+        let (bytes, line) = (memory.len(), self.peers[to].rings.next_sent());
+        let what = What::Send { to, tag };
         let _span = self.starts(way, what);
-        let sent = self.send_now(way, to, tag, memory)?;
+        let sent = self.send_now(way, (to, tag), memory)?;
         if sent.is_none() {
             self.left(to, line, self.began);
             self.shows(self.began, what, bytes);
@@ -49,16 +46,9 @@ impl Engine {
         Ok(sent)
     }
 
-    /// A receive is posted.
-    #[cold]
-    pub(super) fn posts<'a>(&mut self, way: &Way<'a>, pattern: &Pattern) -> Span<'a> {
-        let from = pattern.source.map_or(Source::Any, |rank| Source::Rank(rank as usize));
-        let tag = pattern.tag.map_or(Tag::Any, Tag::Is);
-        self.starts(way, What::Receive { from, tag })
-    }
-
     /// A call starts a request.
-    fn starts<'a>(&mut self, way: &Way<'a>, what: What) -> Span<'a> {
+    #[cold]
+    pub(super) fn starts<'a>(&mut self, way: &Way<'a>, what: What) -> Span<'a> {
         self.began = self.trace.now();
         way.plane.trace.span("host", format!("start {what}"))
     }
