@@ -9,7 +9,8 @@ use gdsync::opencl;
 use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream};
 
 use super::memory::Memory;
-use super::staging::{CHUNK, CHUNKS, Told, Words};
+use super::staging::{CHUNK, CHUNKS};
+use super::words::{Told, Words};
 
 /// Bytes of a GPU's chunk that are tried.
 const TRIED: [usize; 6] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];

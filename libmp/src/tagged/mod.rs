@@ -54,6 +54,7 @@ mod staging;
 mod straight;
 mod taken;
 mod tickets;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;

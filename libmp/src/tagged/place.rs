@@ -9,7 +9,8 @@ use gdsync::{Buffer, Device, Event, Stream, opencl};
 use super::lane::Copier;
 use super::memory::{Memory, staying};
 use super::shared::Shared;
-use super::staging::{Away, Point, Where};
+use super::staging::{Away, Where};
+use super::words::Point;
 use crate::data::Region;
 use crate::error::{Error, Result};
 

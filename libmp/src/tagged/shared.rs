@@ -10,7 +10,7 @@ use gdsync::Deadline;
 use super::engine::{Engine, Outcome, Way, What};
 use super::memory::Memory;
 use super::pool::Ticket;
-use super::staging::Words;
+use super::words::Words;
 use super::{Source, Status, Tag};
 use crate::data::plane::{Help, Plane};
 use crate::data::wait::Backoff;
