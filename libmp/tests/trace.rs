@@ -443,6 +443,11 @@ fn the_log_has_events_of_preparing_starting_waiting_and_completing() {
             .unwrap();
         world.synchronize(&stream, Deadline::after(Duration::from_secs(20))).unwrap();
         drop((send, recv));
+        let messages = world.tagged(&Options::default()).unwrap();
+        let mut recv = messages.irecv(&memory, Source::Any, 12).unwrap();
+        messages.isend(&memory, 0, 12).unwrap();
+        recv.wait(Deadline::after(Duration::from_secs(20))).unwrap();
+        drop((recv, messages));
         world.finish().unwrap();
     });
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
@@ -455,7 +460,12 @@ fn the_log_has_events_of_preparing_starting_waiting_and_completing() {
     assert_eq!(lines(&["TRACE", "started", "put", "bytes=800"]), 1);
     assert_eq!(lines(&["TRACE", "waiting", "wait for a signal"]), 1);
     assert_eq!(lines(&["TRACE", "started", "send tag 3"]), 1);
-    assert_eq!(lines(&["DEBUG", "with rank 0", "5 sends of 3204 bytes", "1 signals"]), 1, "{log}");
+    assert_eq!(lines(&["TRACE", "started", "recv tag 12 from any rank"]), 1, "{log}");
+    assert_eq!(lines(&["TRACE", "started", "send tag 12 to rank 0"]), 1);
+    assert_eq!(lines(&["TRACE", "waiting", "recv tag 12 from any rank"]), 1);
+    assert_eq!(lines(&["TRACE", "complete", "send tag 12 to rank 0", "bytes=4"]), 1);
+    assert_eq!(lines(&["TRACE", "complete", "recv tag 12 from rank 0", "bytes=4"]), 1);
+    assert_eq!(lines(&["DEBUG", "with rank 0", "6 sends of 3208 bytes", "1 signals"]), 1, "{log}");
 }
 
 /// What the processes of the next test run.

@@ -149,7 +149,7 @@ pub(super) struct Engine {
     /// Whose lines are looked at first.
     turn: usize,
     trace: Trace,
-    /// Whether calls and messages are shown to anybody.
+    /// Whether calls and messages are shown in a timeline, to a tool or in the log.
     is_shown: bool,
     /// When the last call that started a request began, for the timeline.
     began: u64,
@@ -207,11 +207,16 @@ impl Engine {
             direct: Direct::new(!options.staged),
             turn: 0,
             trace: plane.trace.clone(),
-            is_shown: plane.trace.has_spans(),
+            is_shown: plane.trace.has_spans() || tracing::enabled!(tracing::Level::TRACE),
             began: 0,
             id,
             _window: window,
         })
+    }
+
+    /// Whether calls and messages are shown to anybody.
+    pub fn is_shown(&self) -> bool {
+        self.is_shown
     }
 
     /// What a request was made for, or has got by now; nothing of one that is over.

@@ -112,9 +112,6 @@ impl Shared {
         memory: &Memory,
     ) -> Result<Option<Outcome>> {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
-        if self.plane.trace.has_spans() {
-            return Ok(None); // It is shown as a request.
-        }
         let what = || none_of(bytes, self.of_receive(from, tag));
         for _ in 0..SOON {
             let (got, moved) = self.with(&what, |engine, way| {
@@ -131,13 +128,14 @@ impl Shared {
         Ok(None)
     }
 
-    /// This thread waits for it until what is returned is dropped, in the timeline.
+    /// This thread waits for it until what is returned is dropped, in the timeline and the log.
     fn waits(&self, what: &dyn Fn() -> String, ticket: Option<Ticket>) -> Option<Span<'_>> {
-        let trace = &self.plane.trace;
-        trace.has_spans().then(|| {
-            let request = ticket.and_then(|ticket| self.lock().what(ticket));
+        let engine = self.lock();
+        engine.is_shown().then(|| {
+            let request = ticket.and_then(|ticket| engine.what(ticket));
             let what = request.map_or_else(what, |request| request.to_string());
-            trace.span("host", format!("wait for {what}"))
+            tracing::trace!(operation = %what, "waiting");
+            self.plane.trace.span("host", format!("wait for {what}"))
         })
     }
 

@@ -52,9 +52,9 @@ impl Engine {
         pattern: &Pattern,
         memory: &Memory,
     ) -> Result<Option<Outcome>> {
-        let Some(source) = pattern.source.filter(|_| self.matcher.is_empty()) else {
-            return Ok(None);
-        };
+        // What is shown is shown as a request.
+        let may = self.matcher.is_empty() && !self.is_shown;
+        let Some(source) = pattern.source.filter(|_| may) else { return Ok(None) };
         let Peer { rings, out, streams, incoming, counts, .. } = &mut self.peers[source as usize];
         let is_idle = out.is_empty() && streams.is_empty() && incoming.is_empty();
         let comes = |_| {

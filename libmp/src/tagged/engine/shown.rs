@@ -1,4 +1,4 @@
-//! What the timeline shows of tagged messages: calls that start them, each message as a bar from its start to when it was seen complete, and an arrow from
+//! What the timeline and the log show of tagged messages: calls that start them, each message as a bar from its start to when it was seen complete, and an arrow from
 //! where its envelope left to where it was taken. Copies of devices are shown by `staging.rs`.
 
 use std::fmt;
@@ -50,6 +50,7 @@ impl Engine {
     #[cold]
     pub(super) fn starts<'a>(&mut self, way: &Way<'a>, what: What) -> Span<'a> {
         self.began = self.trace.now();
+        tracing::trace!(operation = %what, "started");
         way.plane.trace.span("host", format!("start {what}"))
     }
 
@@ -74,6 +75,7 @@ impl Engine {
             What::Send { to: rank, .. } | What::Receive { from: Source::Rank(rank), .. } => rank,
             What::Receive { .. } => return, // What has come has come from somebody.
         };
+        tracing::trace!(operation = %what, bytes, "complete");
         let values = [("peer", peer as u64), ("bytes", bytes as u64)];
         self.trace.flight("operation", what.to_string(), (since, self.trace.now()), &values);
     }
