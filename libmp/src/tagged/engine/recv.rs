@@ -28,7 +28,30 @@ impl Engine {
         pattern: Pattern,
         memory: impl FnOnce(&mut Memory),
     ) -> Result<Ticket> {
-        let _span = self.is_shown.then(|| self.starts(way, wanted(&pattern)));
+        match self.is_shown {
+            true => self.receive_shown(way, pattern, memory),
+            false => self.receive_now(way, pattern, memory),
+        }
+    }
+
+    #[cold]
+    fn receive_shown(
+        &mut self,
+        way: &Way<'_>,
+        pattern: Pattern,
+        memory: impl FnOnce(&mut Memory),
+    ) -> Result<Ticket> {
+        let _span = self.starts(way, wanted(&pattern));
+        self.receive_now(way, pattern, memory)
+    }
+
+    #[inline]
+    fn receive_now(
+        &mut self,
+        way: &Way<'_>,
+        pattern: Pattern,
+        memory: impl FnOnce(&mut Memory),
+    ) -> Result<Ticket> {
         let (ticket, entry) = self.requests.take();
         memory(&mut entry.memory);
         entry.since = self.began;
@@ -226,7 +249,7 @@ impl Engine {
     }
 
     /// A receive gets what came with its envelope.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, way: &Way<'_>, key: usize, label: Label, bytes: &[u8]) -> Result<()> {
         let entry = &mut self.requests[key];
         entry.label = label;
@@ -241,7 +264,7 @@ impl Engine {
     }
 
     /// A message that came with its envelope is where it was wanted.
-    #[inline]
+    #[inline(always)]
     fn landed(&mut self, key: usize, label: Label, len: usize, room: usize) {
         self.peers[label.source as usize].rings.settled(len);
         self.received(key, label, len, room);
