@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Rank, on_threads, over_tcp, say, start_mprun};
+use common::{Rank, on_threads, over_tcp, say, soon, start_mprun};
 use libmp::tagged::{self, Options, Place, Source};
 use libmp::trace::{Calibration, Stamp, Trace};
 use libmp::{Config, Deadline, Device, Operation, Step, Traffic, World, trace, wait_all};
@@ -311,7 +311,6 @@ fn messages_show_their_starts_flights_and_arrivals_by_the_host_and_on_streams() 
 fn tagged_messages_show_their_starts_flights_arrivals_and_what_streams_copy() {
     const LENGTHS: [usize; 4] = [8, 80, 5000, 300_000];
     let (_directory, path) = file("a.json");
-    let soon = || Deadline::after(Duration::from_secs(20));
     on_threads(World::threads_with_config(2, &config(&path)).unwrap(), |world| {
         let plain = world.tagged(&Options::default()).unwrap();
         let staged = world.tagged(&Options { staged: true, ..Options::default() }).unwrap();
@@ -446,7 +445,7 @@ fn the_log_has_events_of_preparing_starting_waiting_and_completing() {
         let messages = world.tagged(&Options::default()).unwrap();
         let mut recv = messages.irecv(&memory, Source::Any, 12).unwrap();
         messages.isend(&memory, 0, 12).unwrap();
-        recv.wait(Deadline::after(Duration::from_secs(20))).unwrap();
+        recv.wait(soon()).unwrap();
         drop((recv, messages));
         world.finish().unwrap();
     });

@@ -143,6 +143,21 @@ const PLAY: u64 = 1;
 const STREAM: u64 = 2;
 const ANSWER: u64 = 3;
 
+/// A tagged message there and one back between two ranks, `rounds` times: rank 0 sends first.
+pub fn ping_pong(messages: &Tagged, [out, here]: [&Region<u8>; 2], rounds: usize) -> Result<()> {
+    let other = 1 - messages.rank();
+    for _ in 0..rounds {
+        if messages.rank() == 0 {
+            messages.isend(out, other, PLAY)?.wait(deadline())?;
+            messages.irecv(here, other, PLAY)?.wait(deadline())?;
+        } else {
+            messages.irecv(here, other, PLAY)?.wait(deadline())?;
+            messages.isend(out, other, PLAY)?.wait(deadline())?;
+        }
+    }
+    Ok(())
+}
+
 impl OursTagged {
     pub fn new(world: &World) -> Result<OursTagged> {
         let messages = world.tagged(&Options::default())?;
@@ -169,17 +184,7 @@ impl Player for OursTagged {
 
     fn ping_pong(&mut self, rounds: usize) -> Result<()> {
         let [out, here, ..] = self.regions.as_slice() else { bail!("not prepared") };
-        let (messages, other) = (&self.messages, self.other);
-        for _ in 0..rounds {
-            if self.world.rank() == 0 {
-                messages.isend(out, other, PLAY)?.wait(deadline())?;
-                messages.irecv(here, other, PLAY)?.wait(deadline())?;
-            } else {
-                messages.irecv(here, other, PLAY)?.wait(deadline())?;
-                messages.isend(out, other, PLAY)?.wait(deadline())?;
-            }
-        }
-        Ok(())
+        ping_pong(&self.messages, [out, here], rounds)
     }
 
     fn stream(&mut self, rounds: usize) -> Result<Option<()>> {

@@ -4,10 +4,11 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use libmp::Region;
 use libmp::tagged::{Options, Tagged};
-use libmp::{Deadline, Region};
 
 use super::{Player, Sample, rounds_by_host};
+use crate::compare::ours::ping_pong;
 use crate::perf::Rank;
 use crate::result::Role;
 
@@ -43,21 +44,12 @@ impl Player for Messages {
         Ok(true)
     }
 
-    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+    fn sample(&mut self, _: &Rank) -> Result<Sample> {
         let [out, into] = self.memory.as_ref().context("not prepared")?;
         let messages = self.messages.as_ref().context("not prepared")?;
-        let soon = || Deadline::after(rank.world.timeout());
-        let (other, rounds) = (1 - rank.world.rank(), rounds_by_host(out.len() as u64));
+        let rounds = rounds_by_host(out.len() as u64);
         let since = Instant::now();
-        for _ in 0..rounds {
-            // What leads sends first.
-            for sends in [rank.leads(), !rank.leads()] {
-                match sends {
-                    true => messages.isend(out, other, 1)?.wait(soon())?,
-                    false => messages.irecv(into, other, 1)?.wait(soon())?,
-                };
-            }
-        }
+        ping_pong(messages, [out, into], rounds as usize)?;
         Ok(Sample::of(since.elapsed().as_secs_f64() * 0.5 * 1e6 / f64::from(rounds)))
     }
 }

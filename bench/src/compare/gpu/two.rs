@@ -12,11 +12,10 @@ use crate::result::{Axis, Plot};
 /// Titles of the figures.
 const LATENCY: &str = "Latency, streams of two GPUs";
 const CPU_TIME: &str = "CPU time of a receive and a send on a stream";
+const TAGGED: &str = "Latency, tagged messages of two GPUs";
 const KERNELS: &str = "Latency, kernels of two GPUs";
 const BANDWIDTH: &str = "Bandwidth between two GPUs";
 const EXCHANGE: &str = "Exchange of a halo, two GPUs";
-
-const TAGGED: &str = "Latency, tagged messages of two GPUs";
 
 /// Blocks of the copying kernels.
 const BLOCKS: [u64; 5] = [1, 4, 16, 64, 132];
